@@ -1,13 +1,17 @@
-// isobar data: makes synthetic data, computes statistics, describes data.
+// isobar data: makes synthetic data, computes statistics, converts and describes data.
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <iostream>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "apps/commands.h"
+#include "data/fields/convert.h"
 #include "data/fields/describe.h"
 #include "data/fields/field_series.h"
 #include "data/fields/statistics.h"
@@ -70,25 +74,98 @@ void register_synth(CLI::App& data) {
   });
 }
 
+// "1 step", "3 steps".
+std::string counted(std::int64_t count, const std::string& what) {
+  return concat(count, ' ', what, count == 1 ? "" : "s");
+}
+
+// "6 hours", or "1 step" of data whose time step is unknown.
+std::string time_apart(const FieldSeries& dataset) {
+  const double hours = dataset.labels().step_hours * static_cast<double>(dataset.dt());
+  return hours > 0 ? hours_text(hours) : counted(dataset.dt(), "step");
+}
+
+// The numbers of the files that hold steps of the range.
+std::set<std::size_t> files_in_range(const FieldSeries& dataset) {
+  std::set<std::size_t> files;
+  for (const Segment& segment : dataset.segments())
+    for (std::size_t track = 0; track < dataset.timeline().tracks(); ++track)
+      files.insert(dataset.timeline().place(segment.first, track).file);
+  return files;
+}
+
+// Steps if both texts are whole numbers; else dates, which the data set checks.
+RangeValue range_of(const std::string& first, const std::string& last) {
+  const auto step = [](const std::string& text) -> std::optional<std::int64_t> {
+    std::int64_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, number);
+    return error == std::errc() && rest == end ? std::optional(number) : std::nullopt;
+  };
+  const auto begin = step(first), end = step(last);
+  if (begin && end) return StepRange{*begin, *end};
+  ISOBAR_CHECK(!begin && !end, "--range ", first, ' ', last, " is a step and a date; expected two steps or two dates");
+  return std::array{first, last};
+}
+
 void register_stats(CLI::App& data) {
   struct Settings {
-    std::vector<std::string> paths;
+    std::vector<std::string> paths, channels, range;
     std::string out;
+    std::int64_t dt = 1;
+    bool allow_missing = false;
     int threads = 0;
   };
   auto settings = std::make_shared<Settings>();
   CLI::App* stats = data.add_subcommand("stats", "Compute means and standard deviations over time and grid");
   stats->add_option("PATH", settings->paths, "folders of .h5 files, or files")->required();
-  stats->add_option("--out", settings->out, "folder for global_means, global_stds and time_means.npy")->required();
+  stats->add_option("--out", settings->out, "folder for global_means, global_stds, time_means and time_diff_stds.npy")
+      ->required();
+  stats->add_option("--channels", settings->channels, "A,B,...: of these channels, in this order")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  stats->add_option("--range", settings->range, "FIRST END: of these steps; or DATE DATE: both belong to it")
+      ->expected(2);
+  stats->add_option("--dt", settings->dt, "steps between the two of a difference")->capture_default_str();
+  stats->add_flag("--allow-missing", settings->allow_missing, "leave missing values out instead of refusing them");
   stats->add_option("--threads", settings->threads, "0: as many as there are")->capture_default_str();
   stats->callback([settings] {
-    const FieldSeries dataset({.paths = settings->paths});
-    const ComputedStatistics statistics = compute_statistics(dataset, settings->threads);
+    ISOBAR_CHECK(settings->dt >= 1, "--dt ", settings->dt, " is not at least one step");
+    FieldSeriesOptions options{.paths = settings->paths,
+                               .channels = settings->channels,
+                               .choose = !settings->channels.empty(),
+                               .dt = settings->dt,
+                               .range_key = "--range"};
+    if (settings->allow_missing)
+      options.missing = options.choose ? options.channels : FieldSeries(options).channel_names();
+    if (!settings->range.empty()) options.range = range_of(settings->range[0], settings->range[1]);
+    const FieldSeries dataset(options);
+    const ComputedStatistics statistics =
+        compute_statistics(dataset, settings->threads, kStatisticsWindow, TimeDifferences::computed);
     write_statistics(statistics, dataset.height(), dataset.width(), settings->out);
-    std::cout << describe_statistics(statistics, dataset.channel_names()) << dataset.steps() << " steps of "
-              << dataset.file_count() << (dataset.file_count() == 1 ? " file" : " files") << "; written to "
-              << settings->out << '\n';
+    std::cout << describe_statistics(statistics, dataset.channel_names())
+              << counted(dataset.range()[1] - dataset.range()[0], "step") << " of "
+              << counted(std::ssize(files_in_range(dataset)), "file") << ", " << counted(statistics.pairs, "pair")
+              << " of them " << time_apart(dataset) << " apart; written to " << settings->out << '\n';
   });
+}
+
+void register_convert(CLI::App& data) {
+  auto options = std::make_shared<ConvertOptions>();
+  CLI::App* convert = data.add_subcommand("convert", "Copy fields to yearly files of the layout that is read fastest");
+  convert->add_option("SOURCE", options->sources, "folders of files of fields, or files")->required();
+  convert->add_option("--out", options->out, "folder for the files, or for train, valid and test")->required();
+  convert
+      ->add_option("--channels", options->channels,
+                   "A,B,...: names of the sources' channels, of computed ones, and constants: NAME=FILE:VARIABLE")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->required();
+  convert->add_option("--split", options->split, "DATE [DATE]: where valid begins, and test")->expected(1, 2);
+  convert->add_flag("--allow-missing", options->allow_missing, "write missing values as NaN instead of refusing them");
+  convert->add_option("--threads", options->threads, "0: as many as there are")->capture_default_str();
+  convert->callback(
+      [options] { convert_fields(*options, [](const std::string& line) { std::cout << line << std::endl; }); });
 }
 
 void register_data_info(CLI::App& data) {
@@ -117,10 +194,11 @@ void register_trial(CLI::App& data) {
 }  // namespace
 
 void register_data(CLI::App& app) {
-  CLI::App* data = app.add_subcommand("data", "Make synthetic data, compute statistics, look at data");
+  CLI::App* data = app.add_subcommand("data", "Make synthetic data, compute statistics, convert and look at data");
   data->require_subcommand(1);
   register_synth(*data);
   register_stats(*data);
+  register_convert(*data);
   register_data_info(*data);
   register_trial(*data);
 }

@@ -164,6 +164,7 @@ FieldsInfo info_for(const ForecastFlags& o, const ForecastRecipe& recipe, const 
   if (own) {
     info.extra_means = trained->extra_means;
     info.extra_stds = trained->extra_stds;
+    info.never_there = trained->never_there;
     label_from_weights(info, dataset, *trained, weights.string());
   } else
     label_from_statistics(info, dataset, folder);

@@ -11,14 +11,9 @@ namespace isobar {
 struct Moments {
   double count = 0, mean = 0, deviations = 0;
 
-  static Moments of(std::span<const float> values) {  // at least one value
-    Moments m{static_cast<double>(values.size()), 0, 0};
-    for (float value : values) m.mean += static_cast<double>(value);
-    m.mean /= m.count;
-    for (float value : values)
-      m.deviations += (static_cast<double>(value) - m.mean) * (static_cast<double>(value) - m.mean);
-    return m;
-  }
+  // At least one value.
+  static Moments of(std::span<const float> values) { return of_numbers(values); }
+  static Moments of(std::span<const double> values) { return of_numbers(values); }
 
   // The last digits depend on the order of merging.
   void merge(const Moments& other) {
@@ -29,6 +24,18 @@ struct Moments {
   }
 
   double deviation() const { return std::sqrt(deviations / count); }  // of the population
+
+ private:
+  template <class T>
+  static Moments of_numbers(std::span<const T> values) {
+    Moments m;
+    m.count = static_cast<double>(values.size());
+    for (T value : values) m.mean += static_cast<double>(value);
+    m.mean /= m.count;
+    for (T value : values)
+      m.deviations += (static_cast<double>(value) - m.mean) * (static_cast<double>(value) - m.mean);
+    return m;
+  }
 };
 
 }  // namespace isobar

@@ -38,9 +38,9 @@ Tensor crop_fields(const Tensor& x, std::int64_t rows, std::int64_t columns);
 Tensor patchify(const Tensor& image, std::int64_t patch, PatchOrder order, DType out_dtype);
 // [B·T, V·P·P] -> [B, V, LAT, LON].
 Tensor unpatchify(const Tensor& tokens, Shape image_shape, std::int64_t patch, PatchOrder order);
-// x [B, V, LAT, LON], to whose first `channels` channels those of fields [B, channels or more, LAT, LON] are added; no
-// gradient to fields.
-Tensor add_leading_channels(const Tensor& x, const Tensor& fields, std::int64_t channels);
+// x [B, V, LAT, LON], to whose first `channels` channels (0: to all) those of fields [B, as many or more, LAT, LON] are
+// added; no gradient to fields.
+Tensor add_leading_channels(const Tensor& x, const Tensor& fields, std::int64_t channels = 0);
 // [B, V, LAT, LON] or [B·T, P·P·V], [B, V, LAT, LON] -> [1]; no gradient to target.
 Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs);
 

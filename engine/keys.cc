@@ -17,6 +17,7 @@ struct Numbers {
   void of(bool) const {}
   void of(const std::string&) const {}
   void of(const TextMap&) const {}
+  void of(const NumbersOrWords&) const {}  // bounds are for numbers that are the value itself
   void of(std::int64_t value) const { visit(value); }
   void of(double value) const { visit(value); }
   template <class T>

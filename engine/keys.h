@@ -47,12 +47,16 @@ using RangeValue = std::variant<std::array<std::int64_t, 2>, std::array<std::str
 // Texts by name.
 using TextMap = std::map<std::string, std::string>;
 
+// Numbers or words by name.
+using NumberOrWord = std::variant<double, std::string>;
+using NumbersOrWords = std::map<std::string, NumberOrWord>;
+
 // Where a key's value is stored. An optional without a value is null.
 using KeyPlace = std::variant<bool*, std::int64_t*, double*, std::string*, Choice, std::array<std::int64_t, 2>*,
                               std::array<double, 2>*, std::optional<bool>*, std::optional<std::int64_t>*,
                               std::optional<std::array<std::int64_t, 2>>*, std::optional<std::vector<std::string>>*,
                               std::optional<std::vector<double>>*, PerAxis*, std::optional<std::string>*,
-                              std::optional<RangeValue>*, std::optional<TextMap>*>;
+                              std::optional<RangeValue>*, std::optional<TextMap>*, std::optional<NumbersOrWords>*>;
 
 struct Key {
   std::string name;

@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks)
       float tile_error = 0, tile_target = 0, tile_present = 0, tile_missing = 0;
       for_each_chunk_of(a, tile, shared,
                         [&](const TileChunk& at, const auto& pred, const auto& target, const auto& weight) {
-                          float share_weight[kTileChunk];
+                          [[maybe_unused]] float share_weight[kTileChunk];
                           if constexpr (kMasked) share_weights(a, tile, at, share_weight);
                           for (int k = 0; k < kTileChunk; ++k) {
                             const bool present = is_present<kMasked>(target[k]);
@@ -242,32 +242,34 @@ __global__ void __launch_bounds__(kThreads)
 template <bool kMasked>
 __global__ void __launch_bounds__(kThreads)
     loss_kernel(bool squared, std::int64_t batch, double sample_size, const LossSums<kMasked>* sums, float* loss) {
-  double total = 0, samples = 0;
+  double total = 0;
+  int samples = 0;
   for (std::int64_t b = threadIdx.x; b < batch; b += kThreads) {
     const LossSums<kMasked> sum = sums[b];
-    if (sum.is_left_out()) continue;
-    total += squared ? sum.error / (sample_size * sum.share()) : sqrt(sum.error) / sqrt(sum.target);
-    samples += 1;
+    // No branch around the roots: registers would be spilled.
+    const double loss_here = squared ? sum.error / (sample_size * sum.share()) : sqrt(sum.error) / sqrt(sum.target);
+    total += sum.is_left_out() ? 0.0 : loss_here;
+    samples += sum.is_left_out() ? 0 : 1;
   }
   total = block_sum(total);
-  samples = kMasked ? block_sum(samples) : static_cast<double>(batch);
-  if (threadIdx.x == 0) *loss = kMasked && samples == 0 ? 0.0f : static_cast<float>(total / samples);
+  if constexpr (kMasked) batch = block_sum(samples);
+  if (threadIdx.x == 0) *loss = kMasked && batch == 0 ? 0.0f : static_cast<float>(total / static_cast<double>(batch));
 }
 
 // The common factors of a sample's gradients: dL/dpred = coefficient(b, samples()) · weight · (pred - target)
 template <bool kMasked>
 struct Slope {
   bool squared;
-  std::int64_t batch;
-  double sample_size;
+  double batch, sample_size;
   const float* upstream;  // null: 1
   const LossSums<kMasked>* sums;
 
   // The samples over which the loss is a mean. All lanes of a warp call it.
   __device__ double samples() const {
-    if constexpr (!kMasked) return static_cast<double>(batch);
+    if constexpr (!kMasked) return batch;
     int count = 0;
-    for (std::int64_t b = threadIdx.x % 32; b < batch; b += 32) count += sums[b].is_left_out() ? 0 : 1;
+    for (std::int64_t b = threadIdx.x % 32; b < static_cast<std::int64_t>(batch); b += 32)
+      count += sums[b].is_left_out() ? 0 : 1;
     return warp_sum(count);
   }
   __device__ float coefficient(std::int64_t b, double samples) const {
@@ -348,7 +350,7 @@ Fields fields(const Arguments& a) {
 template <bool kMasked>
 Slope<kMasked> slope(const ForecastLossBwdArgs& a) {
   return {.squared = a.kind == LossKind::weighted_mse,
-          .batch = a.batch,
+          .batch = static_cast<double>(a.batch),
           .sample_size = static_cast<double>(a.sample_size),
           .upstream = static_cast<const float*>(a.upstream),
           .sums = reinterpret_cast<const LossSums<kMasked>*>(a.sums)};

@@ -3,8 +3,6 @@
 // piece of a line are gathered first.
 #include "kernels/forecast_loss.h"
 
-#include <type_traits>
-
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector_math.h"
@@ -76,39 +74,52 @@ ISOBAR_INLINE bool is_present(Acc target) {
 }
 
 // Of a line; of the points that are present.
-template <class Acc>
 struct LineSums {
-  // As wide as Acc, so that the loop has as many lanes with a mask as without, and adds in the same order.
-  using Count = std::conditional_t<sizeof(Acc) == 8, std::int64_t, std::int32_t>;
-  Acc error = 0, target = 0;
-  Count missing = 0;
+  double error = 0, target = 0;
+  std::int64_t missing = 0;
 };
 
+// Never inlined: the compiler must not order the additions of one line in one way here and in another there.
 template <bool kMasked, class T, class Acc>
-LineSums<Acc> sum_line(const T* pred, const Acc* target, std::int64_t width) {
+[[gnu::noinline]] LineSums sum_line(const T* pred, const Acc* target, std::int64_t width) {
   Acc error = 0, square = 0;
-  typename LineSums<Acc>::Count missing = 0;
-#pragma omp simd reduction(+ : error, square, missing)
+#pragma omp simd reduction(+ : error, square)
   for (std::int64_t i = 0; i < width; ++i) {
     const bool present = is_present<kMasked>(target[i]);
     const Acc e = present ? convert<Acc>(pred[i]) - target[i] : Acc(0), t = present ? target[i] : Acc(0);
     error += e * e;
     square += t * t;
-    missing += present ? 0 : 1;
   }
-  return {error, square, missing};
+  return {static_cast<double>(error), static_cast<double>(square)};
+}
+
+template <class Acc>
+std::int64_t count_missing(const Acc* target, std::int64_t width) {
+  std::int64_t missing = 0;
+#pragma omp simd reduction(+ : missing)
+  for (std::int64_t i = 0; i < width; ++i) missing += is_present<true>(target[i]) ? 0 : 1;
+  return missing;
+}
+
+// A line without missing points is added up by the loop of the kernel without a mask, for the same bits.
+template <bool kMasked, class T, class Acc>
+LineSums sum_present(const T* pred, const Acc* target, std::int64_t width) {
+  const std::int64_t missing = kMasked ? count_missing(target, width) : 0;
+  LineSums sums = missing == 0 ? sum_line<false>(pred, target, width) : sum_line<kMasked>(pred, target, width);
+  sums.missing = missing;
+  return sums;
 }
 
 template <bool kMasked, class T>
-LineSums<accumulator_t<T>> sum_piece(const ForecastLossSumsArgs& a, const Piece& at) {
+LineSums sum_piece(const ForecastLossSumsArgs& a, const Piece& at) {
   using Acc = accumulator_t<T>;
   const T* pred = static_cast<const T*>(a.pred);
   const Acc* target = static_cast<const Acc*>(a.target) + in_image(a, at);
-  if (a.patch == 0) return sum_line<kMasked>(pred + in_image(a, at), target, at.count);
+  if (a.patch == 0) return sum_present<kMasked>(pred + in_image(a, at), target, at.count);
   Acc line[kPiece];
   for_each_in_patches(a, at,
                       [&](std::int64_t pixel, std::int64_t element) { line[pixel] = convert<Acc>(pred[element]); });
-  return sum_line<kMasked>(line, target, at.count);
+  return sum_present<kMasked>(line, target, at.count);
 }
 
 // A sample's numbers in `sums`, or a part of them.
@@ -116,10 +127,9 @@ template <bool kMasked>
 struct Sums {
   double error = 0, target = 0;
 
-  template <class Acc>
-  void add(const Piece& piece, const LineSums<Acc>& line) {
-    error += piece.weight * static_cast<double>(line.error);
-    target += piece.weight * static_cast<double>(line.target);
+  void add(const Piece& piece, const LineSums& line) {
+    error += piece.weight * line.error;
+    target += piece.weight * line.target;
   }
   void add(const Sums& part) {
     error += part.error;
@@ -132,8 +142,7 @@ template <>
 struct Sums<true> : Sums<false> {
   double present = 0, missing = 0;
 
-  template <class Acc>
-  void add(const Piece& piece, const LineSums<Acc>& line) {
+  void add(const Piece& piece, const LineSums& line) {
     Sums<false>::add(piece, line);
     present += piece.share_weight * static_cast<double>(piece.count - line.missing);
     missing += piece.share_weight * static_cast<double>(line.missing);

@@ -1,8 +1,6 @@
 // forecast_scores on the CPU: a variable of a sample at a time; a line in the arithmetic's type, sums of lines in fp64.
 #include "kernels/forecast_scores.h"
 
-#include <type_traits>
-
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector_math.h"
@@ -10,14 +8,13 @@
 namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
-// Adds weight · (the sums of one line) to out: four, masked six. Without a mask every point of the target is present.
+// Adds weight · (the four sums of one line) to out; masked: over the points of the target that are present. Never
+// inlined: the compiler must not order the additions of one line in one way here and in another there.
 template <bool kMasked, class T, class Acc>
-void add_line(const T* pred, const Acc* target, const Acc* climatology, std::int64_t width, double weight,
-              double* out) {
-  // A count as wide as Acc: the loop has as many lanes with a mask as without, and adds in the same order.
-  std::conditional_t<sizeof(Acc) == 8, std::int64_t, std::int32_t> missing = 0;
+[[gnu::noinline]] void add_line(const T* pred, const Acc* target, const Acc* climatology, std::int64_t width,
+                                double weight, double* out) {
   Acc error = 0, product = 0, pred_square = 0, target_square = 0;
-#pragma omp simd reduction(+ : error, product, pred_square, target_square, missing)
+#pragma omp simd reduction(+ : error, product, pred_square, target_square)
   for (std::int64_t i = 0; i < width; ++i) {
     const Acc mean = climatology != nullptr ? climatology[i] : Acc(0);
     const Acc p = convert<Acc>(pred[i]), t = target[i];
@@ -28,16 +25,27 @@ void add_line(const T* pred, const Acc* target, const Acc* climatology, std::int
     product += p_anomaly * t_anomaly;
     pred_square += p_anomaly * p_anomaly;
     target_square += t_anomaly * t_anomaly;
-    missing += present ? 0 : 1;
   }
   out[0] += weight * static_cast<double>(error);
   out[1] += weight * static_cast<double>(product);
   out[2] += weight * static_cast<double>(pred_square);
   out[3] += weight * static_cast<double>(target_square);
-  if constexpr (kMasked) {
-    out[4] += weight * static_cast<double>(width - missing);
-    out[5] += weight * static_cast<double>(missing);
-  }
+}
+
+// Adds weight · (the six sums of one line) to out. A line without missing points goes through the loop of the kernel
+// without a mask, for the same bits.
+template <class T, class Acc>
+void add_masked_line(const T* pred, const Acc* target, const Acc* climatology, std::int64_t width, double weight,
+                     double* out) {
+  std::int64_t missing = 0;
+#pragma omp simd reduction(+ : missing)
+  for (std::int64_t i = 0; i < width; ++i) missing += target[i] == target[i] ? 0 : 1;
+  if (missing == 0)
+    add_line<false>(pred, target, climatology, width, weight, out);
+  else
+    add_line<true>(pred, target, climatology, width, weight, out);
+  out[4] += weight * static_cast<double>(width - missing);
+  out[5] += weight * static_cast<double>(missing);
 }
 
 template <class T, bool kMasked>
@@ -56,8 +64,12 @@ void run(const ForecastScoresArgs& a) {
       for (std::int64_t k = 0; k < kSums; ++k) out[k] = 0;
       for (std::int64_t h = 0; h < a.height; ++h) {
         const std::int64_t at = h * a.width;
-        add_line<kMasked>(pred + at, target + at, climatology != nullptr ? climatology + at : nullptr, a.width,
-                          static_cast<double>(weights[h]), out);
+        const Acc* climate = climatology != nullptr ? climatology + at : nullptr;
+        const auto weight = static_cast<double>(weights[h]);
+        if constexpr (kMasked)
+          add_masked_line(pred + at, target + at, climate, a.width, weight, out);
+        else
+          add_line<false>(pred + at, target + at, climate, a.width, weight, out);
       }
     }
   });

@@ -98,23 +98,6 @@ struct JsonType<std::array<T, N>> {
   static std::string expected() { return "a list of " + std::to_string(N) + ", each " + JsonType<T>::expected(); }
 };
 
-template <>
-struct JsonType<TextMap> {
-  static bool read(const json& json, TextMap& out) {
-    if (!json.is_object()) return false;
-    out.clear();
-    for (const auto& [name, value] : json.items())
-      if (!JsonType<std::string>::read(value, out[name])) return false;
-    return true;
-  }
-  static json write(const TextMap& value) {
-    json object = json::object();
-    for (const auto& [name, text] : value) object[name] = text;
-    return object;
-  }
-  static std::string expected() { return "an object whose values are strings"; }
-};
-
 // The first of the types that fits.
 template <class T, class U>
 struct JsonType<std::variant<T, U>> {
@@ -125,6 +108,23 @@ struct JsonType<std::variant<T, U>> {
     return std::visit([]<class V>(const V& held) { return JsonType<V>::write(held); }, value);
   }
   static std::string expected() { return JsonType<T>::expected() + ", or " + JsonType<U>::expected(); }
+};
+
+template <class T>
+struct JsonType<std::map<std::string, T>> {
+  static bool read(const json& json, std::map<std::string, T>& out) {
+    if (!json.is_object()) return false;
+    out.clear();
+    for (const auto& [name, value] : json.items())
+      if (!JsonType<T>::read(value, out[name])) return false;
+    return true;
+  }
+  static json write(const std::map<std::string, T>& value) {
+    json object = json::object();
+    for (const auto& [name, item] : value) object[name] = JsonType<T>::write(item);
+    return object;
+  }
+  static std::string expected() { return "an object, each of whose values is " + JsonType<T>::expected(); }
 };
 
 // null, or the string "None" of a YAML file, means no value.

@@ -57,10 +57,11 @@ void fill_cos_latitude(const GridPoints& grid, RowBand rows, std::span<double> o
   }
 }
 
-// Each row of `out` becomes sin or cos of the longitudes.
-void fill_longitude(const GridPoints& grid, double (*function)(double), std::span<double> out) {
+// Each row of `out` becomes the sines of the longitudes, or their cosines.
+void fill_longitude(const GridPoints& grid, bool sines, std::span<double> out) {
   std::vector<double> row;
-  for (double degrees : grid.longitudes) row.push_back(function(radians_of(degrees)));
+  for (double degrees : grid.longitudes)
+    row.push_back(sines ? std::sin(radians_of(degrees)) : std::cos(radians_of(degrees)));
   for (auto to = out.begin(); to != out.end();) to = std::copy(row.begin(), row.end(), to);
 }
 
@@ -111,12 +112,7 @@ void ComputedPlanes::fill(const std::string& name, double hours, RowBand rows, s
     return;
   }
   if (name == "cos_latitude") return fill_cos_latitude(grid_, rows, out);
-  if (name == "sin_longitude")
-    fill_longitude(
-        grid_, [](double x) { return std::sin(x); }, out);
-  if (name == "cos_longitude")
-    fill_longitude(
-        grid_, [](double x) { return std::cos(x); }, out);
+  fill_longitude(grid_, name == "sin_longitude", out);
 }
 
 double ComputedPlanes::radiation_scale() const {

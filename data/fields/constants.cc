@@ -31,7 +31,8 @@ void set_moments(ConstantField& field, const FieldSeries& series, const std::str
   field.mean = sum / weight;
   visit([&](double w, double value) { squares += w * (value - field.mean) * (value - field.mean); });
   field.deviation = std::sqrt(squares / weight);
-  ISOBAR_CHECK(field.deviation > 0, where, " is the same everywhere: a network can learn nothing from it");
+  const auto [least, most] = std::ranges::minmax(field.values);
+  ISOBAR_CHECK(least < most, where, " is the same everywhere: a network can learn nothing from it");
 }
 
 }  // namespace
@@ -50,6 +51,7 @@ std::vector<ConstantField> read_constants(const TextMap& places, const FieldSeri
                  series.file_name(0));
     ConstantField& field = fields.emplace_back();
     field.name = name;
+    field.units = plane.units;
     for (std::int64_t row = 0; row < series.height(); ++row) {
       const auto begin = plane.values.begin() + row * plane.width;
       field.values.insert(field.values.end(), begin, begin + series.width());

@@ -12,6 +12,7 @@ namespace isobar {
 struct ConstantField {
   std::string name;
   std::vector<float> values;       // [LAT, LON] of the cropped grid, in the file's unit
+  std::string units = {};          // "" if the file does not give it
   double mean = 0, deviation = 1;  // over the grid, by area: weights of data/fields/latitude.h
 };
 

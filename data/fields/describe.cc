@@ -37,7 +37,7 @@ std::string time_text(const FieldFile& file) {
          (file.time() ? "" : " (from the file's name)");
 }
 
-// "2018.h5 after step 17, ...", the first few holes of each file.
+// "2018.h5 after step 17, ...", the first few holes of each file, and where a file does not follow the one before it.
 std::string holes_text(const FieldSeries& dataset) {
   constexpr std::size_t kShown = 3;
   std::string text;
@@ -48,6 +48,14 @@ std::string holes_text(const FieldSeries& dataset) {
     for (std::size_t i = 0; i < std::min(holes.size(), kShown); ++i)
       text += (i == 0 ? "" : ", ") + std::to_string(holes[i]);
     if (holes.size() > kShown) text += " and " + std::to_string(holes.size() - kShown) + " more";
+  }
+  const std::vector<Segment> segments = dataset.segments();
+  for (std::size_t i = 1; i < segments.size(); ++i) {
+    const std::int64_t last = segments[i].first - 1, first = segments[i].first;
+    if (!dataset.hours_since_1970(last) || !dataset.hours_since_1970(first) || dataset.regular(last, first)) continue;
+    text += (text.empty() ? "" : "; ") + fs::path(dataset.file_name_of(last)).filename().string() + " ends at " +
+            dataset.time_of(last).iso() + ", " + fs::path(dataset.file_name_of(first)).filename().string() +
+            " begins at " + dataset.time_of(first).iso();
   }
   return text;
 }
@@ -82,6 +90,11 @@ void describe_labels(const FieldSeries& dataset, std::ostream& out) {
   }
   if (labels.step_hours > 0) out << "  time step: " << hours_text(labels.step_hours) << '\n';
   if (const std::string holes = holes_text(dataset); !holes.empty()) out << "  holes in time: " << holes << '\n';
+  if (!dataset.timeline().left_out().empty()) out << "  left out: " << dataset.timeline().left_out() << '\n';
+  std::set<std::string> no_channels;
+  for (std::size_t f = 0; f < dataset.file_count(); ++f)
+    no_channels.insert(dataset.file(f).left_out().begin(), dataset.file(f).left_out().end());
+  for (const std::string& reason : no_channels) out << "  no channel: " << reason << '\n';
   if (const std::string open = facts_not_given(dataset); !open.empty()) out << "  not given: " << open << '\n';
 }
 
@@ -110,7 +123,7 @@ void describe_files(const FieldSeries& dataset, bool all_steps, std::ostream& ou
   for (std::size_t f = 0; f < dataset.file_count(); ++f) {
     const FieldFile& file = dataset.file(f);
     out << "    " << fs::path(file.path()).filename().string() << "  " << file.steps() << " steps  " << time_text(file)
-        << "  " << file.how_it_is_read() << '\n';
+        << "  " << file.how_it_is_read() << (file.chunk().empty() ? "" : " " + shape_text(file.chunk())) << '\n';
   }
   out << "  channels:";
   for (const std::string& name : dataset.channel_names()) out << ' ' << name;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -111,9 +112,13 @@ void FieldFile::read_step(std::int64_t step, std::span<const Plane> planes, Fiel
   opened().read(step, planes, crop);
   const auto pixels = static_cast<std::size_t>(crop.height * crop.width);
   for (const Plane& plane : planes) {
-    const std::span<const float> field(plane.to, pixels);
+    const std::span<float> field(plane.to, pixels);
     if (!has_holes(field)) continue;
-    refuse_hole(step, plane.channel, *std::ranges::find_if(field, [&](float value) { return is_hole(value); }));
+    for (float& value : field) {
+      if (!is_hole(value)) continue;
+      if (!plane.may_be_missing || std::isinf(value)) refuse_hole(step, plane.channel, value);
+      value = std::numeric_limits<float>::quiet_NaN();
+    }
   }
 }
 

@@ -30,6 +30,7 @@ class FieldFile {
   std::int64_t height() const { return facts_->shape[2]; }
   std::int64_t width() const { return facts_->shape[3]; }
   std::string how_it_is_read() const { return opened().name(); }
+  std::vector<std::int64_t> chunk() const { return opened().chunk(); }  // the shape of its chunks; empty: it has none
 
   // What is stored beside the fields; empty if it is missing.
   const std::vector<std::string>& channel_names() const { return facts_->channel_names; }
@@ -37,6 +38,7 @@ class FieldFile {
   const std::vector<double>& longitudes() const { return facts_->longitudes; }  // [LON], degrees
   const std::vector<std::string>& units() const { return facts_->units; }       // [V], "" if one is not given
   const std::optional<TimeAxis>& time() const { return time_; }
+  const std::vector<std::string>& left_out() const { return facts_->left_out; }  // FieldFacts::left_out
   const std::vector<float>& fill_values() const { return facts_->fill_values; }
 
   // From `time`; else the steps are spread evenly over the year at the end of the file's name; Error if there is no
@@ -47,7 +49,8 @@ class FieldFile {
   bool has_times() const;
 
   // The fields of a step. A hole is an Error naming file, step and channel: NaN, an infinity, a value beyond 1e15 (no
-  // field has such values, but fill values are such), or a fill value of the file. Thread-safe.
+  // field has such values, but fill values are such), or a fill value of the file. Where points may be missing, a hole
+  // other than an infinity becomes NaN. Thread-safe.
   void read_step(std::int64_t step, std::span<const Plane> planes, FieldCrop crop) const;
 
  private:

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "data/fields/field_facts.h"
 #include "data/files/box_reader.h"
@@ -18,8 +19,9 @@ struct FieldCrop {
 
 // A channel of a step, and where its field goes.
 struct Plane {
-  std::int64_t channel = 0;  // by its number in the file
-  float* to = nullptr;       // [crop.height, crop.width]
+  std::int64_t channel = 0;     // by its number in the file
+  float* to = nullptr;          // [crop.height, crop.width]
+  bool may_be_missing = false;  // missing points become NaN; they are an Error else
 };
 
 class FieldReader {
@@ -29,8 +31,9 @@ class FieldReader {
   // The fields of a step, as FieldFacts describes them. A value that the format declares missing is NaN, or a fill
   // value that FieldFacts lists. Thread-safe.
   virtual void read(std::int64_t step, std::span<const Plane> planes, FieldCrop crop) = 0;
-  // How the file is read, for `isobar data info`: "contiguous", "chunks of (1, 2, 32, 64), deflate".
+  // How the file is read, for `isobar data info`: "contiguous, pread"; and the shape of its chunks, empty if it has none.
   virtual std::string name() const = 0;
+  virtual std::vector<std::int64_t> chunk() const { return {}; }
 };
 
 // An opened file of fields.

@@ -51,7 +51,7 @@ std::vector<std::string> field_files_in(const std::string& folder) {
   std::vector<std::string> h5_files, others;
   for (const std::filesystem::path& file : visible_files(folder)) {
     if (file.extension() == ".h5") h5_files.push_back(file.string());
-    if (h5_files.empty() && is_stored_arrays(file.string())) others.push_back(file.string());
+    if (h5_files.empty() && holds_stored_arrays(file.string())) others.push_back(file.string());
   }
   return h5_files.empty() ? others : h5_files;
 }
@@ -71,7 +71,7 @@ bool has_field_files(const std::string& folder) {
 
 std::vector<std::string> find_field_files(const std::string& path) {
   ISOBAR_CHECK(std::filesystem::exists(path), path, " does not exist");
-  if (!std::filesystem::is_directory(path) || is_stored_arrays(path)) return {path};
+  if (!std::filesystem::is_directory(path) || holds_stored_arrays(path)) return {path};
   std::vector<std::string> files = field_files_in(path);
   ISOBAR_CHECK(!files.empty(), path, " holds no .h5 files, no NetCDF files and no Zarr stores");
   return files;
@@ -91,6 +91,8 @@ FieldSeries::FieldSeries(const FieldSeriesOptions& options) : dt_(options.dt) {
   check_size();
   all_channels_.resize(channel_names_.size());
   std::iota(all_channels_.begin(), all_channels_.end(), 0);
+  for (const std::string& name : channel_names_)
+    may_be_missing_.push_back(std::ranges::find(options.missing, name) != options.missing.end());
   timeline_ = std::make_unique<const Timeline>(files_, std::move(tracks), options.spans_files);
   set_labels(options);
 
@@ -155,8 +157,9 @@ FieldSeries::Tracks FieldSeries::take_all_channels(const FieldSeriesOptions& opt
 
 void FieldSeries::add_channel_names(const FieldFile& file, const FieldSeriesOptions& options) {
   const std::vector<std::string> names = !file.channel_names().empty() ? file.channel_names()
-                                         : !options.channels.empty()   ? options.channels
-                                                                       : default_channel_names(file.channels());
+                                         : std::ssize(options.channels) == file.channels()
+                                             ? options.channels
+                                             : default_channel_names(file.channels());
   channel_names_.insert(channel_names_.end(), names.begin(), names.end());
 }
 
@@ -174,10 +177,11 @@ void FieldSeries::compare_names(std::size_t f, const std::vector<std::string>& e
 // The wanted channels, by name. Files that hold the same ones of them are a track; files that hold none are left out.
 FieldSeries::Tracks FieldSeries::choose_channels(const FieldSeriesOptions& options) {
   channel_names_ = options.channels;
-  std::set<std::string> names;  // of all files, for messages
+  std::set<std::string> names, left_out;  // of all files, for messages
   std::vector<std::unique_ptr<FieldFile>> kept;
   for (std::unique_ptr<FieldFile>& file : files_) {
     names.insert(file->channel_names().begin(), file->channel_names().end());
+    left_out.insert(file->left_out().begin(), file->left_out().end());
     std::vector<HeldChannel> held = held_by(*file);
     if (held.empty()) continue;
     held_.push_back(std::move(held));
@@ -207,7 +211,8 @@ FieldSeries::Tracks FieldSeries::choose_channels(const FieldSeriesOptions& optio
   for (std::size_t c = 0; c < channel_names_.size(); ++c)
     ISOBAR_CHECK(first_file[c], options.paths.front(), " has no channel ", channel_names_[c],
                  did_you_mean(suggestion(channel_names_[c], {names.begin(), names.end()})), "; it has ",
-                 joined({names.begin(), names.end()}));
+                 joined({names.begin(), names.end()}),
+                 left_out.empty() ? "" : "; not these: ", joined({left_out.begin(), left_out.end()}));
   files_ = std::move(kept);
   return tracks;
 }
@@ -265,15 +270,16 @@ StepRange FieldSeries::steps_of(const RangeValue& range, const std::string& key)
 }
 
 StepRange FieldSeries::steps_between(const std::array<std::string, 2>& dates, const std::string& key) const {
+  constexpr double kSecond = 1.0 / 3600;
   const DateText first = parse_date(dates[0], key), last = parse_date(dates[1], key);
   const std::string text = concat(key, " [", dates[0], ", ", dates[1], "]");
   ISOBAR_CHECK(first.begin < last.begin + last.length || first.begin == last.begin, text, " is reversed");
   const std::optional<double> begin = hours_since_1970(0), end = hours_since_1970(steps() - 1);
   ISOBAR_CHECK(begin && end, text, " are dates, but ", data_path_, " has files without 'time'");
   for (const DateText& date : {first, last})
-    ISOBAR_CHECK(date.begin <= *end && date.begin + date.length >= *begin, text, " goes beyond the data of ",
-                 data_path_, ", which are from ", time_of(0).iso(), " to ", time_of(steps() - 1).iso());
-  constexpr double kSecond = 1.0 / 3600;
+    ISOBAR_CHECK(date.begin <= *end && date.begin + std::max(date.length - kSecond, 0.0) >= *begin, text,
+                 " goes beyond the data of ", data_path_, ", which are from ", time_of(0).iso(), " to ",
+                 time_of(steps() - 1).iso());
   const StepRange range{timeline_->first_step_from(first.begin),
                         timeline_->first_step_from(last.begin + (last.length > 0 ? last.length : kSecond))};
   ISOBAR_CHECK(range[0] < range[1], text, " holds no step of ", data_path_);
@@ -322,7 +328,7 @@ void FieldSeries::read_channels(std::int64_t step, std::span<const std::int64_t>
     for (std::size_t i = 0; i < channels.size(); ++i) {
       const auto held = std::ranges::lower_bound(held_[at.file], channels[i], {}, &HeldChannel::in_series);
       if (held != held_[at.file].end() && held->in_series == channels[i])
-        planes.push_back({held->in_file, out + static_cast<std::int64_t>(i) * pixels});
+        planes.push_back({held->in_file, out + static_cast<std::int64_t>(i) * pixels, may_be_missing(channels[i])});
     }
     if (!planes.empty()) file(at.file).read_step(at.step, planes, {rows.first, rows.count, width_});
   }

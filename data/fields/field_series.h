@@ -32,6 +32,7 @@ struct FieldSeriesOptions {
   std::vector<std::string> paths = {};         // folders of *.h5 files, or files
   std::vector<std::string> channels = {};      // the expected names, in order; empty: those of the files
   bool choose = false;                         // `channels` are chosen by name from those of the files
+  std::vector<std::string> missing = {};       // the channels whose points may be missing: they are NaN then
   std::int64_t height = 0, width = 0;          // the crop [:height, :width]; 0: all of it
   std::string grid_key = "";                   // the config key of the crop, for messages
   std::int64_t dt = 1;                         // steps between input and target
@@ -70,6 +71,8 @@ class FieldSeries {
   const std::vector<double>& latitudes() const { return latitudes_; }    // [LAT], degrees; empty: not in the files
   const std::vector<double>& longitudes() const { return longitudes_; }  // [LON], degrees; empty: not in the files
 
+  // Whether points of a channel may be missing, by its number.
+  bool may_be_missing(std::int64_t channel) const { return may_be_missing_[static_cast<std::size_t>(channel)]; }
   // Names, units and time step given by files and options. Default names are not included.
   const FieldLabels& labels() const { return labels_; }
 
@@ -137,6 +140,7 @@ class FieldSeries {
   std::vector<std::unique_ptr<FieldFile>> files_;
   std::vector<std::vector<HeldChannel>> held_;  // [files], by in_series
   std::vector<std::int64_t> all_channels_;      // 0, 1, ...
+  std::vector<bool> may_be_missing_;            // [channels]
   std::unique_ptr<const Timeline> timeline_;    // refers to files_
   std::vector<std::string> channel_names_;
   FieldLabels labels_;

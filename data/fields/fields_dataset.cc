@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "data/files/hdf5_box_reader.h"
-#include "data/files/npy.h"
 
 namespace isobar {
 namespace {
@@ -32,9 +31,8 @@ class FieldsDataset : public FieldReader {
     }
   }
 
-  std::string name() const override {
-    return std::string(reader_->name()) + (chunk_.empty() ? "" : " " + shape_text(chunk_));
-  }
+  std::string name() const override { return reader_->name(); }
+  std::vector<std::int64_t> chunk() const override { return chunk_; }
 
  private:
   hdf5::File file_;

@@ -28,12 +28,14 @@ void check_first_step(const FieldSeries& dataset, std::int64_t step, const std::
   const std::size_t pixels = fields.size() / static_cast<std::size_t>(dataset.channels());
   for (std::size_t c = 0; c < statistics.means.size(); ++c) {
     const double mean = statistics.means[c], std = statistics.stds[c];
-    double distance = 0, sum = 0;
+    double distance = 0, sum = 0, count = 0;
     for (float value : std::span(fields).subspan(c * pixels, pixels)) {
+      if (std::isnan(value)) continue;  // missing points, if the channel may have them
+      ++count;
       distance += std::abs(static_cast<double>(value) - mean) / std;
       sum += static_cast<double>(value);
     }
-    const auto count = static_cast<double>(pixels);
+    if (count == 0) continue;
     ISOBAR_CHECK(distance / count <= bound(mean, std), dataset.file_name_of(step), ": step ", dataset.place(step).step,
                  ", channel ", channel_names[c], " lies ", distance / count,
                  " standard deviations off its statistics: its mean is ", sum / count, ", theirs is ", mean,

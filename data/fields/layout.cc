@@ -9,8 +9,7 @@ namespace isobar {
 namespace fs = std::filesystem;
 
 DataLayout layout_of(const fs::path& folder) {
-  ISOBAR_CHECK(fs::exists(folder), "--data ", folder.string(), " does not exist");
-  if (is_stored_arrays(folder.string())) return {folder, folder, folder, statistics_beside(folder)};
+  if (holds_stored_arrays(folder.string())) return {folder, folder, folder, statistics_beside(folder)};
   ISOBAR_CHECK(fs::is_directory(folder), "--data ", folder.string(), " is not a folder");
   const bool flat = !fs::is_directory(folder / "train");
   ISOBAR_CHECK(!flat || has_field_files(folder.string()), "--data ", folder.string(),

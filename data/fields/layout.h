@@ -9,6 +9,8 @@ namespace isobar {
 inline constexpr const char* kMeansFile = "global_means.npy";
 inline constexpr const char* kStdsFile = "global_stds.npy";
 inline constexpr const char* kTimeMeansFile = "time_means.npy";
+inline constexpr const char* kTimeDiffStdsFile = "time_diff_stds.npy";
+inline constexpr const char* kMissingFile = "missing.npy";
 inline constexpr const char* kLabelsFile = "stats.json";
 
 struct DataLayout {

@@ -1,5 +1,5 @@
-// How numbers are packed in a variable, by the attributes of the NetCDF conventions: scale and offset, fill values, valid
-// range.
+// How numbers are packed in a variable, by the attributes of the NetCDF conventions: scale and offset, fill values,
+// valid range.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct Packing {
 // Error naming `where` for an attribute that is no number, or a list.
 Packing packing_of(const ArrayInfo& array, const std::string& where);
 
-// Writes stored·scale + offset to out[0], out[stride], ...: in fp64, rounded after each of the two operations and then to
-// fp32. NaN where a value is missing.
+// Writes stored·scale + offset to out[0], out[stride], ...: in fp64, rounded after each of the two operations and then
+// to fp32. NaN where a value is missing.
 void unpack(const Packing& packing, std::span<const double> stored, std::int64_t stride, float* out);
 
 // Replaces fill values of fields that are stored as they are (Packing::is_plain) by NaN.

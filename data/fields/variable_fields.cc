@@ -31,20 +31,15 @@ struct GridVariable {
   std::int64_t extent(std::size_t axis) const { return axis == kNoAxis ? 1 : array->shape[axis]; }
 };
 
-const ArrayInfo* find_array(const StoredArrays& arrays, const std::string& name) {
-  const auto found = std::ranges::find(arrays.arrays(), name, &ArrayInfo::name);
-  return found == arrays.arrays().end() ? nullptr : &*found;
-}
-
 // The coordinate of an axis: the array of one dimension that has the name of the axis.
 const ArrayInfo* coordinate_of(const StoredArrays& arrays, const std::string& axis) {
-  const ArrayInfo* const found = find_array(arrays, axis);
-  return found != nullptr && found->shape.size() == 1 && found->format ? found : nullptr;
+  const ArrayInfo* const found = arrays.find(axis);
+  return found != nullptr && found->shape.size() == 1 && found->has_numbers ? found : nullptr;
 }
 
 std::vector<double> all_numbers(const StoredArrays& arrays, const ArrayInfo& array) {
   std::vector<double> values(static_cast<std::size_t>(array.shape.front()));
-  arrays.open(array.name, {})->read(std::array<std::int64_t, 1>{0}, array.shape, values.data());
+  arrays.open(array.name)->read(std::array<std::int64_t, 1>{0}, array.shape, values.data());
   for (const double value : values)
     ISOBAR_CHECK(std::isfinite(value), arrays.path(), ": '", array.name, "' holds ",
                  std::isnan(value) ? "NaN" : "an infinity");
@@ -75,7 +70,8 @@ class Describer {
 };
 
 std::optional<GridVariable> Describer::describe(const ArrayInfo& array, std::string& reason) const {
-  if (!array.format || array.dimensions.size() != array.shape.size() || is_own_coordinate(array)) return std::nullopt;
+  if (!array.has_numbers || array.dimensions.size() != array.shape.size() || is_own_coordinate(array))
+    return std::nullopt;
   GridVariable variable{.array = &array, .packing = {}};
   for (std::size_t axis = 0; axis < array.dimensions.size(); ++axis) {
     const std::string& name = array.dimensions[axis];
@@ -89,6 +85,8 @@ std::optional<GridVariable> Describer::describe(const ArrayInfo& array, std::str
     if (place == nullptr ? array.shape[axis] != 1 : *place != kNoAxis)
       reason = concat(array.name, " has ", array.shape[axis], " entries on its axis '", name, "'");
     if (place != nullptr) *place = axis;
+    if (place == &variable.level && coordinate_of(arrays_, name) == nullptr)
+      reason = concat(array.name, " has an axis '", name, "' whose levels the file does not tell");
     if (kind == FieldAxis::model_level) variable.on_model_levels = true;
   }
   if (variable.latitude == kNoAxis || variable.longitude == kNoAxis) return std::nullopt;
@@ -115,10 +113,7 @@ std::vector<std::string> Describer::channels_of(const GridVariable& variable) co
   if (variable.level == kNoAxis) return {name};
   std::vector<double> levels = axis_values(variable, variable.level);
   const std::string& axis = variable.array->dimensions[variable.level];
-  if (levels.empty()) {  // an axis without coordinate: numbered from 1, as model levels are
-    for (std::int64_t level = 1; level <= variable.extent(variable.level); ++level)
-      levels.push_back(static_cast<double>(level));
-  } else if (!variable.on_model_levels) {
+  if (!variable.on_model_levels) {
     const ArrayInfo& coordinate = *coordinate_of(arrays_, axis);
     for (double& level : levels) level *= hectopascals_per_unit(coordinate, where(coordinate));
   }
@@ -151,8 +146,10 @@ class VariableReader {
   VariableReader(std::shared_ptr<const StoredArrays> arrays, const GridVariable& variable, CacheBudget budget)
       : arrays_(std::move(arrays)), variable_(variable), budget_(std::move(budget)) {}
 
-  // The field of a level at a step, rows [crop.row, crop.row + crop.height) counted from the north.
-  void read(std::int64_t step, std::int64_t level, FieldCrop crop, float* to) {
+  // The field of a level at a step, rows [crop.row, crop.row + crop.height) counted from the north. may_be_missing:
+  // chunks of a Zarr store that do not exist are missing points, if its fill value is NaN; they are an Error else.
+  void read(std::int64_t step, std::int64_t level, FieldCrop crop, bool may_be_missing, float* to) {
+    BoxReader& reader = opened(may_be_missing);
     std::vector<std::int64_t> start(variable_.array->shape.size(), 0), count(variable_.array->shape.size(), 1);
     const auto set = [&](std::size_t axis, std::int64_t first, std::int64_t length) {
       if (axis != kNoAxis) start[axis] = first, count[axis] = length;
@@ -164,26 +161,26 @@ class VariableReader {
     set(variable_.longitude, 0, crop.width);
     const bool lies_as_wanted = !variable_.runs_northwards && variable_.latitude < variable_.longitude;
     if (lies_as_wanted && variable_.packing.is_plain() && variable_.extent(variable_.experiment) == 1) {
-      reader().read(start, count, to);
+      reader.read(start, count, to);
       mark_missing(variable_.packing, {to, static_cast<std::size_t>(crop.height * crop.width)});
       return;
     }
     for (std::int64_t experiment = 0; experiment < variable_.extent(variable_.experiment); ++experiment) {
       set(variable_.experiment, experiment, 1);
-      read_part(start, count, crop, experiment > 0, to);
+      read_part(reader, start, count, crop, experiment > 0, to);
     }
   }
 
-  std::string name() { return reader().name(); }
+  std::string name() { return opened(/*may_be_missing=*/false).name(); }
 
  private:
   // fills: only where `to` has no value yet.
-  void read_part(std::span<const std::int64_t> start, std::span<const std::int64_t> count, FieldCrop crop, bool fills,
-                 float* to) {
+  void read_part(BoxReader& reader, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
+                 FieldCrop crop, bool fills, float* to) {
     thread_local std::vector<double> stored;
     thread_local std::vector<float> line;
     stored.resize(static_cast<std::size_t>(crop.height * crop.width));
-    reader().read(start, count, stored.data());
+    reader.read(start, count, stored.data());
     const bool rows_first = variable_.latitude < variable_.longitude;
     const std::int64_t lines = rows_first ? crop.height : crop.width, length = rows_first ? crop.width : crop.height;
     line.resize(static_cast<std::size_t>(length));
@@ -200,25 +197,26 @@ class VariableReader {
   }
 
   // Opened when it is needed: only variables that have a role are.
-  BoxReader& reader() {
+  BoxReader& opened(bool may_be_missing) {
     const std::lock_guard lock(opening_);
-    if (!reader_)
-      reader_ = arrays_->open(variable_.array->name, {.budget = budget_, .rows = "steps", .values = "fields"});
-    return *reader_;
+    std::unique_ptr<BoxReader>& reader = readers_[may_be_missing ? 1 : 0];
+    if (!reader)
+      reader = arrays_->open(variable_.array->name, {.budget = budget_, .rows = "steps", .values = "fields"},
+                             may_be_missing ? zarr::MissingChunk::nan_or_error : zarr::MissingChunk::error);
+    return *reader;
   }
 
   std::shared_ptr<const StoredArrays> arrays_;
   GridVariable variable_;
   CacheBudget budget_;
   std::mutex opening_;
-  std::unique_ptr<BoxReader> reader_;
+  std::array<std::unique_ptr<BoxReader>, 2> readers_;  // that refuse missing chunks, and that do not
 };
 
 class VariableFields : public FieldReader {
  public:
   VariableFields(const std::shared_ptr<const StoredArrays>& arrays, const std::vector<GridVariable>& variables,
-                 const CacheBudget& budget)
-      : format_(arrays->format()) {
+                 const CacheBudget& budget) {
     for (const GridVariable& variable : variables) {
       readers_.push_back(std::make_unique<VariableReader>(arrays, variable, budget));
       for (std::size_t level = 0; level < variable.channels.size(); ++level)
@@ -229,11 +227,11 @@ class VariableFields : public FieldReader {
   void read(std::int64_t step, std::span<const Plane> planes, FieldCrop crop) override {
     for (const Plane& plane : planes) {
       const Channel& channel = channels_[static_cast<std::size_t>(plane.channel)];
-      channel.reader->read(step, channel.level, crop, plane.to);
+      channel.reader->read(step, channel.level, crop, plane.may_be_missing, plane.to);
     }
   }
 
-  std::string name() const override { return concat(format_, ", ", channels_.front().reader->name()); }
+  std::string name() const override { return channels_.front().reader->name(); }
 
  private:
   struct Channel {
@@ -241,7 +239,6 @@ class VariableFields : public FieldReader {
     std::int64_t level;
   };
 
-  std::string format_;
   std::vector<std::unique_ptr<VariableReader>> readers_;  // [variables]
   std::vector<Channel> channels_;
 };
@@ -262,7 +259,7 @@ std::optional<TimeFacts> times_of(const StoredArrays& arrays, const GridVariable
   if (coordinate == nullptr) return std::nullopt;
   const std::string units = text_attribute(*coordinate, "units");
   if (units.find(" since ") == std::string::npos) return std::nullopt;
-  const NumberFormat& format = *coordinate->format;
+  const NumberFormat format = coordinate->format.value_or(NumberFormat{.bytes = sizeof(double)});
   return TimeFacts{Describer(arrays).axis_values(variable, variable.time), units,
                    text_attribute(*coordinate, "calendar"),
                    format.kind == NumberFormat::Kind::floating && format.bytes == sizeof(float)};
@@ -314,7 +311,7 @@ OpenedFields open_variable_fields(std::shared_ptr<const StoredArrays> arrays, co
 }
 
 ConstantPlane read_constant_plane(const StoredArrays& arrays, const std::string& variable) {
-  const ArrayInfo* array = find_array(arrays, variable);
+  const ArrayInfo* array = arrays.find(variable);
   for (const ArrayInfo& candidate : arrays.arrays())
     if (array == nullptr && same_channel(candidate.name, variable)) array = &candidate;
   ISOBAR_CHECK(array != nullptr, arrays.path(), " holds no '", variable, "'");
@@ -336,10 +333,10 @@ ConstantPlane read_constant_plane(const StoredArrays& arrays, const std::string&
   // `arrays` outlives the reader.
   VariableReader reader(std::shared_ptr<const StoredArrays>(std::shared_ptr<void>(), &arrays), *found, nullptr);
   const FieldCrop whole{0, plane.height, plane.width};
-  reader.read(0, 0, whole, plane.values.data());
+  reader.read(0, 0, whole, /*may_be_missing=*/true, plane.values.data());
   if (const std::int64_t last = found->extent(found->time) - 1; last > 0) {
     std::vector<float> at_end(plane.values.size());
-    reader.read(last, 0, whole, at_end.data());
+    reader.read(last, 0, whole, /*may_be_missing=*/true, at_end.data());
     const bool is_constant = std::ranges::equal(
         plane.values, at_end, [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); });
     ISOBAR_CHECK(is_constant, arrays.path(), ": '", array->name, "' changes with time, so that it is no constant");

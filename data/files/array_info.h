@@ -24,8 +24,9 @@ struct ArrayInfo {
   std::vector<std::int64_t> shape = {};
   std::vector<std::string> dimensions = {};  // their names, one an axis; empty where the file names none
   Attributes attributes = {};
-  std::optional<NumberFormat> format = {};  // nothing: no numbers, or numbers that isobar does not know
-  std::string type_name = {};               // for messages: "16-bit integer", "text", "complex64"
+  bool has_numbers = false;                 // whether they can be read as fp32 and fp64, as far as their type goes
+  std::optional<NumberFormat> format = {};  // nothing: no numbers, or numbers that only the HDF5 library converts
+  std::string type_name = {};               // for messages: "16-bit integer", "text", "values of type complex64"
 };
 
 }  // namespace isobar

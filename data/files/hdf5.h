@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "data/files/array_info.h"
 #include "data/files/number_format.h"
 
 namespace isobar::hdf5 {
@@ -94,6 +95,15 @@ class File {
 
   // Every number of an attribute; empty where there is none, or where it holds no numbers.
   std::vector<double> attribute_numbers(const std::string& dataset, const std::string& name) const;
+
+  // All datasets, those within groups too ("group/t"), sorted. Links into other files, and dimensions that netCDF
+  // writes without values, are left out.
+  std::vector<std::string> datasets() const;
+  // Of a dataset, or of the root group where `dataset` is empty; without what the library and netCDF note for
+  // themselves, and without attributes that are neither texts nor numbers.
+  Attributes attributes(const std::string& dataset) const;
+  // Of the axes, by the scales that are attached to them; "" where an axis has none. Empty where none has any.
+  std::vector<std::string> dimension_names(const std::string& dataset) const;
 
   // Where all chunks of a chunked dataset lie, row-major over the grid of chunks. An error where one is missing or ends
   // beyond the file. It takes one or two microseconds a chunk.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "data/files/hdf5.h"
 #include "data/files/hdf5_handle.h"
 #include "data/files/hdf5_layout.h"
+#include "data/files/hdf5_objects.h"
 #include "data/files/trial.h"
 #include "kernels/common/checked_size.h"
 
@@ -93,13 +95,26 @@ bool walk_dataset(const Handle& dataset) {
   const auto read = [](hid_t object, hid_t memory, void* buffer) {
     return H5Dread(object, memory, H5S_ALL, H5S_ALL, H5P_DEFAULT, buffer);
   };
+  scales_of(dataset);
   const int rank = H5Sget_simple_extent_ndims(space.get());
   return walk_attributes(dataset.get()) &&
          (rank <= 1 ? walk_values(dataset.get(), space, type, read) : walk_ends(dataset, space, type, creation));
 }
 
-// Asks the library for whatever isobar will ask it, of every dataset in the root group, to see whether it comes back:
-// some damaged files crash it. Errors that it tells are met again by whoever asks. False where memory was lacking.
+// The datasets within groups, and the attributes of the root group.
+bool walk_groups(const Handle& file) {
+  const auto visit = [](hid_t root, const char* name, const H5O_info_t* about, void*) -> herr_t {
+    if (about->type == H5O_TYPE_GROUP && std::string_view(name) == ".") return walk_attributes(root) ? 0 : -1;
+    if (about->type != H5O_TYPE_DATASET || std::string_view(name).find('/') == std::string_view::npos) return 0;
+    const Handle dataset(H5Dopen2(root, name, H5P_DEFAULT), H5Dclose);
+    if (!dataset) return lacked_memory() ? -1 : 0;
+    return walk_dataset(dataset) ? 0 : -1;
+  };
+  return H5Ovisit2(file.get(), H5_INDEX_NAME, H5_ITER_INC, visit, nullptr, H5O_INFO_BASIC) >= 0 || !lacked_memory();
+}
+
+// Asks the library for whatever isobar will ask it, of every dataset, to see whether it comes back: some damaged files
+// crash it. Errors that it tells are met again by whoever asks. False where memory was lacking.
 bool walk(const std::string& path) {
   const Handle file = open_for_reading(path);
   if (!file) return !lacked_memory();
@@ -108,7 +123,8 @@ bool walk(const std::string& path) {
     if (!dataset) return lacked_memory() ? -1 : 0;
     return walk_dataset(dataset) ? 0 : -1;
   };
-  return H5Literate(file.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, visit, nullptr) >= 0 || !lacked_memory();
+  const bool walked = H5Literate(file.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, visit, nullptr) >= 0;
+  return (walked || !lacked_memory()) && walk_groups(file);
 }
 
 std::vector<std::string> trial_command;  // empty: forks

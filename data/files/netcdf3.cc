@@ -218,6 +218,7 @@ class Parser {
     info.attributes = attributes();
     const KnownType& of = type();
     info.format = format_of(of);
+    info.has_numbers = info.format.has_value();
     info.type_name = of.name;
     size();  // bytes of the variable: redundant, and wrong where they do not fit into 32 bits
     found.begin = header_.number(version_ == 1 ? 4 : 8);

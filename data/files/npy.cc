@@ -52,11 +52,8 @@ std::optional<std::vector<std::int64_t>> parse_shape(std::string_view text) {
 // What the header says.
 struct Header {
   std::vector<std::int64_t> shape;
-  bool is_fp32 = true;
+  NumberFormat format;
   std::size_t data_at = 0;
-
-  std::size_t element() const { return is_fp32 ? 4 : 8; }
-  NumberFormat format() const { return {.bytes = element()}; }
 };
 
 // start: the first bytes of the file, with all of the header; size: bytes of the file.
@@ -75,16 +72,20 @@ Header header_of(std::string_view start, std::size_t size, const std::string& pa
              shape_at = after_key(header, "shape");
   const auto shape = shape_at ? parse_shape(*shape_at) : std::nullopt;
   ISOBAR_CHECK(descr && order && shape, path, " has a damaged .npy header");
-  const bool is_fp32 = descr->starts_with("'<f4'"), is_fp64 = descr->starts_with("'<f8'");
-  ISOBAR_CHECK(is_fp32 || is_fp64, path, " holds elements of type ", descr->substr(0, descr->find(',')),
-               "; expected '<f4' or '<f8' (fp32 or fp64)");
+  const bool is_u8 = descr->starts_with("'|u1'"), is_fp32 = descr->starts_with("'<f4'");
+  ISOBAR_CHECK(is_u8 || is_fp32 || descr->starts_with("'<f8'"), path, " holds elements of type ",
+               descr->substr(0, descr->find(',')), "; expected '<f4' or '<f8' (fp32 or fp64), or '|u1'");
   ISOBAR_CHECK(order->starts_with("False"), path, " is stored in Fortran order; expected C order");
 
-  const Header result{*shape, is_fp32, data_at};
+  const NumberFormat format{is_u8 ? NumberFormat::Kind::unsigned_integer : NumberFormat::Kind::floating,
+                            is_u8     ? std::size_t{1}
+                            : is_fp32 ? std::size_t{4}
+                                      : std::size_t{8}};
+  const Header result{*shape, format, data_at};
   const std::size_t held = size - data_at;
   const auto count = static_cast<std::size_t>(checked_product(*shape, path));
-  ISOBAR_CHECK(held % result.element() == 0 && held / result.element() == count, path,
-               " is truncated or damaged: ", shape_text(*shape), " numbers of ", result.element(),
+  ISOBAR_CHECK(held % result.format.bytes == 0 && held / result.format.bytes == count, path,
+               " is truncated or damaged: ", shape_text(*shape), " numbers of ", result.format.bytes,
                " bytes each, but the file has ", held, " bytes for them");
   return result;
 }
@@ -117,7 +118,7 @@ NpyArray read_npy(const std::string& path) {
   const std::string file = read_file(path);
   const Header header = header_of(file, file.size(), path);
   NpyArray array{header.shape, std::vector<double>(static_cast<std::size_t>(checked_product(header.shape, path)))};
-  convert(header.format(), std::as_bytes(std::span(file)).subspan(header.data_at).data(),
+  convert(header.format, std::as_bytes(std::span(file)).subspan(header.data_at).data(),
           static_cast<std::int64_t>(array.values.size()), DType::fp64, array.values.data());
   return array;
 }
@@ -128,7 +129,7 @@ NpyFile::NpyFile(const std::string& path) : file_(path) {
   file_.read(0, std::as_writable_bytes(std::span(start)));
   const Header header = header_of(start, file_.size(), path);
   shape_ = header.shape;
-  format_ = header.format();
+  format_ = header.format;
   data_at_ = header.data_at;
 }
 
@@ -150,6 +151,10 @@ void write_npy(const std::string& path, std::span<const std::int64_t> shape, std
 
 void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const double> values) {
   write(path, shape, "<f8", std::as_bytes(values));
+}
+
+void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const std::uint8_t> values) {
+  write(path, shape, "|u1", std::as_bytes(values));
 }
 
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// NumPy's .npy files: fp32 or fp64, C order.
+// NumPy's .npy files: fp32, fp64 or bytes, C order.
 //
 // Reads format versions 1 to 3, writes version 1. Every error names the file.
 #pragma once
@@ -39,6 +39,7 @@ class NpyFile {
 // Writes under a temporary name and renames: the file is whole or not there.
 void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const float> values);
 void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const double> values);
+void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const std::uint8_t> values);
 
 // "(1, 20, 1, 1)", as NumPy prints a shape.
 std::string shape_text(std::span<const std::int64_t> shape);

@@ -1,19 +1,55 @@
-// INTERIM
+// The arrays of a file of any format that isobar reads: HDF5 (NetCDF-4 is HDF5 too), NetCDF-3, and Zarr.
 #pragma once
+
 #include <memory>
 #include <string>
 #include <vector>
+
 #include "data/files/array_info.h"
 #include "data/files/box_reader.h"
+#include "data/files/hdf5.h"
+#include "data/files/zarr.h"
+
 namespace isobar {
+
 class StoredArrays {
  public:
   virtual ~StoredArrays() = default;
-  virtual const std::string& path() const = 0;
-  virtual const char* format() const = 0;
-  virtual const std::vector<ArrayInfo>& arrays() const = 0;
-  virtual std::unique_ptr<BoxReader> open(const std::string& name, const BoxReaderOptions& options) const = 0;
+
+  const std::string& path() const { return path_; }
+  const std::vector<ArrayInfo>& arrays() const { return arrays_; }  // text and others included; those of groups too
+  const Attributes& attributes() const { return attributes_; }      // of the file as a whole
+  const ArrayInfo* find(const std::string& name) const;             // null if there is none
+
+  virtual const char* format() const = 0;  // "HDF5", "NetCDF-3", "Zarr"
+
+  // Reads boxes of an array; this object must outlive the reader. Error naming file and array if there is none of this
+  // name, if it holds no numbers, or if it is compressed by what isobar, or this build of it, cannot undo. missing: of
+  // Zarr; what was never written to an HDF5 file reads as its fill value.
+  std::unique_ptr<BoxReader> open(const std::string& name, const BoxReaderOptions& options = {},
+                                  zarr::MissingChunk missing = zarr::MissingChunk::error) const;
+
+ protected:
+  StoredArrays(std::string path, std::vector<ArrayInfo> arrays, Attributes attributes);
+
+ private:
+  virtual std::unique_ptr<BoxReader> open_reader(std::size_t index, const BoxReaderOptions& options,
+                                                 zarr::MissingChunk missing) const = 0;
+
+  std::string path_;
+  std::vector<ArrayInfo> arrays_;
+  Attributes attributes_;
 };
-bool is_stored_arrays(const std::string& path);
-std::shared_ptr<const StoredArrays> open_stored_arrays(const std::string& path);
+
+// Knows the format by the file's first bytes, and Zarr by the folder's. An Error tells what to do with a file that
+// isobar does not read: GRIB, zip, gzip, NCZarr, addresses.
+std::unique_ptr<StoredArrays> open_stored_arrays(const std::string& path);
+std::unique_ptr<StoredArrays> stored_arrays_of(hdf5::File file);
+
+// Whether HDF5's library is to read a file, or to say what is wrong with it: nothing else is known by its first bytes.
+bool is_for_hdf5(const std::string& path);
+
+// Whether a file begins as one of these formats, or a folder is a Zarr store.
+bool holds_stored_arrays(const std::string& path);
+
 }  // namespace isobar

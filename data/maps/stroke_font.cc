@@ -23,8 +23,8 @@ struct GlyphSource {
 };
 
 constexpr char kFirst = ' ', kLast = '~';
-constexpr std::size_t kDegree = kLast - kFirst + 1;
-constexpr std::array<GlyphSource, kDegree + 1> kGlyphs{{
+constexpr std::size_t kDegreeSign = kLast - kFirst + 1;
+constexpr std::array<GlyphSource, kDegreeSign + 1> kGlyphs{{
     {2.5, ""},                                                                                                 // space
     {0, "0,12 0,4|0,0 0,0"},                                                                                   // !
     {3, "0,12 0,9|3,12 3,9"},                                                                                  // "
@@ -128,60 +128,60 @@ constexpr double kSpacing = 2.9;  // space between two glyphs
 constexpr double kStroke = 1.35;  // width of a stroke at weight 1
 constexpr int kCurveSteps = 6;    // line segments per piece of a curve
 
-struct Point {
+struct PenPoint {
   double x, y;
 };
-struct StrokeSegment {
-  Point from, to;
+struct PenStroke {
+  PenPoint from, to;
 };
 
-Point middle(Point a, Point b) {
+PenPoint middle(PenPoint a, PenPoint b) {
   return {(a.x + b.x) / 2, (a.y + b.y) / 2};
 }
 
-void add_polyline(const std::vector<Point>& points, std::vector<StrokeSegment>& out) {
+void add_polyline(const std::vector<PenPoint>& points, std::vector<PenStroke>& out) {
   for (std::size_t i = 1; i < points.size(); ++i) out.push_back({points[i - 1], points[i]});
 }
 
 // The parabola from a to c whose end tangents meet in b.
-void add_parabola(Point a, Point b, Point c, std::vector<StrokeSegment>& out) {
-  Point before = a;
+void add_parabola(PenPoint a, PenPoint b, PenPoint c, std::vector<PenStroke>& out) {
+  PenPoint before = a;
   for (int step = 1; step <= kCurveSteps; ++step) {
     const double t = static_cast<double>(step) / kCurveSteps, s = 1 - t;
-    const Point next{s * s * a.x + 2 * s * t * b.x + t * t * c.x, s * s * a.y + 2 * s * t * b.y + t * t * c.y};
+    const PenPoint next{s * s * a.x + 2 * s * t * b.x + t * t * c.x, s * s * a.y + 2 * s * t * b.y + t * t * c.y};
     out.push_back({before, next});
     before = next;
   }
 }
 
 // A quadratic B-spline: parabolas between the midpoints of adjacent control points.
-void add_curve(const std::vector<Point>& guides, bool closed, std::vector<StrokeSegment>& out) {
+void add_curve(const std::vector<PenPoint>& guides, bool closed, std::vector<PenStroke>& out) {
   const std::size_t n = guides.size();
   if (closed) {
     for (std::size_t i = 0; i < n; ++i) {
-      const Point guide = guides[i];
+      const PenPoint guide = guides[i];
       add_parabola(middle(guides[(i + n - 1) % n], guide), guide, middle(guide, guides[(i + 1) % n]), out);
     }
     return;
   }
   for (std::size_t i = 1; i + 1 < n; ++i) {
-    const Point from = i == 1 ? guides[0] : middle(guides[i - 1], guides[i]);
-    const Point to = i + 2 == n ? guides[n - 1] : middle(guides[i], guides[i + 1]);
+    const PenPoint from = i == 1 ? guides[0] : middle(guides[i - 1], guides[i]);
+    const PenPoint to = i + 2 == n ? guides[n - 1] : middle(guides[i], guides[i + 1]);
     add_parabola(from, guides[i], to, out);
   }
 }
 
-std::vector<Point> parse_points(const std::string& text) {
+std::vector<PenPoint> parse_points(const std::string& text) {
   std::istringstream stream(text);
-  std::vector<Point> points;
+  std::vector<PenPoint> points;
   char comma = 0;
-  for (Point point{}; stream >> point.x >> comma >> point.y;) points.push_back(point);
+  for (PenPoint point{}; stream >> point.x >> comma >> point.y;) points.push_back(point);
   return points;
 }
 
 struct Glyph {
   double width = 0;
-  std::vector<StrokeSegment> segments;
+  std::vector<PenStroke> segments;
 };
 
 Glyph parse(const GlyphSource& source) {
@@ -189,7 +189,7 @@ Glyph parse(const GlyphSource& source) {
   std::istringstream stream(source.strokes);
   for (std::string stroke; std::getline(stream, stroke, '|');) {
     const bool curve = stroke[0] == '~', closed = stroke[0] == 'o';
-    const std::vector<Point> points = parse_points(curve || closed ? stroke.substr(1) : stroke);
+    const std::vector<PenPoint> points = parse_points(curve || closed ? stroke.substr(1) : stroke);
     if (curve || closed) {
       add_curve(points, closed, glyph.segments);
     } else {
@@ -215,7 +215,7 @@ std::vector<std::size_t> glyphs_of(std::string_view text) {
     const char c = text[i];
     if ((c & 0xc0) == 0x80) continue;  // a continuation byte of UTF-8
     if (text.substr(i, 2) == "\u00b0") {
-      indices.push_back(kDegree);
+      indices.push_back(kDegreeSign);
     } else {
       indices.push_back(static_cast<std::size_t>((c >= kFirst && c <= kLast ? c : '?') - kFirst));
     }
@@ -223,7 +223,7 @@ std::vector<std::size_t> glyphs_of(std::string_view text) {
   return indices;
 }
 
-double distance(Point p, const StrokeSegment& s) {
+double distance(PenPoint p, const PenStroke& s) {
   const double dx = s.to.x - s.from.x, dy = s.to.y - s.from.y;
   const double length = dx * dx + dy * dy;
   const double along = length > 0 ? ((p.x - s.from.x) * dx + (p.y - s.from.y) * dy) / length : 0;
@@ -242,9 +242,9 @@ void draw_glyph(Image& image, double x, double y, const Glyph& glyph, double sca
   const int bottom = std::min(static_cast<int>(row(-4) + radius + 1), image.height - 1);
   for (int py = top; py <= bottom; ++py) {
     for (int px = left; px <= right; ++px) {
-      const Point centre{(px + 0.5 - x) / scale, (y - py - 0.5) / scale};
+      const PenPoint centre{(px + 0.5 - x) / scale, (y - py - 0.5) / scale};
       double nearest = std::numeric_limits<double>::infinity();
-      for (const StrokeSegment& segment : glyph.segments) nearest = std::min(nearest, distance(centre, segment));
+      for (const PenStroke& segment : glyph.segments) nearest = std::min(nearest, distance(centre, segment));
       blend(image.at(px, py), style.color, std::clamp(radius - nearest * scale + 0.5, 0.0, 1.0));
     }
   }

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char *kInput = "Nbody", *kTarget = "Hydro";
 constexpr const char *kDataEnding = "_data.npy", *kLabelEnding = "_label.npy";
-constexpr std::int64_t kCachedBytes = std::int64_t{256} << 20;  // of decoded chunks
+constexpr std::int64_t kCachedVolumeBytes = std::int64_t{256} << 20;  // of decoded chunks
 
 // axes: of a box, in the order of the file.
 void check_axes(const std::string& name, const Shape& shape, const char* axes) {
@@ -168,7 +168,7 @@ VolumePair open_pair(const std::string& path, bool needs_target) {
     if (needs_target || fs::exists(label)) pair.target = std::make_unique<NpyVolume>(label);
   } else {
     const auto shared = std::make_shared<const hdf5::File>(hdf5::File::open(file.string()));
-    const auto budget = std::make_shared<std::atomic<std::int64_t>>(kCachedBytes);
+    const auto budget = std::make_shared<std::atomic<std::int64_t>>(kCachedVolumeBytes);
     pair.input = std::make_unique<StoredVolume>(shared, kInput, budget);
     if (needs_target || shared->has(kTarget)) pair.target = std::make_unique<StoredVolume>(shared, kTarget, budget);
   }

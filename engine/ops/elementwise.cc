@@ -99,11 +99,11 @@ Tensor add_leading_channels(const Tensor& x, const Tensor& fields, std::int64_t 
   check_operands("add_leading_channels", {{"the input", x, 4}, {"the tensor of fields", fields, 4}});
   const std::int64_t batch = x.size(0);
   ISOBAR_CHECK(batch >= 1, "add_leading_channels: ", to_string(x.shape()), " holds no sample");
-  const std::int64_t n = x.numel() / batch, stride = fields.numel() / batch, added = channels * x.size(2) * x.size(3);
-  ISOBAR_CHECK(channels >= 1 && added <= n && added <= stride && fields.size(0) == batch &&
+  const std::int64_t n = x.numel() / batch, stride = fields.numel() / batch;
+  const std::int64_t added = channels == 0 ? n : channels * x.size(2) * x.size(3);
+  ISOBAR_CHECK(channels >= 0 && added <= n && fields.size(0) == batch && stride >= added &&
                    fields.size(2) == x.size(2) && fields.size(3) == x.size(3),
-               "add_leading_channels: ", channels, " channels of ", to_string(fields.shape()), " do not fit those of ",
-               to_string(x.shape()));
+               "add_leading_channels: ", to_string(fields.shape()), " has no leading channels ", to_string(x.shape()));
   ISOBAR_CHECK(!fields.tracked(), "add_leading_channels: the fields get no gradient, and must not be tracked");
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   for (std::int64_t b = 0; b < batch; ++b)

@@ -123,12 +123,18 @@ struct ConvProduct {
 ISOBAR_CONV_FUNCTION ConvProduct conv_fwd_product(const ConvShape& s) {
   return {s.batch * s.out_points(), s.out_channels, s.taps() * s.in_channels};
 }
-// Of the largest class of elements of x that see the same taps: with stride s there are s, on each axis.
+// How often bwd_data's window has each tap of an axis: a wrapped x may also be read one length before and behind it
+// (conv_bwd_data_axis, kernels/conv/window.cc).
+ISOBAR_CONV_FUNCTION std::int64_t conv_images(const ConvAxis& axis) {
+  return axis.edge == Edge::wrap && axis.out * axis.stride != axis.in ? 3 : 1;
+}
+// Of the largest class of elements of x that see the same taps: with stride s there are s, on each axis. No class has
+// more rows or terms.
 ISOBAR_CONV_FUNCTION ConvProduct conv_bwd_data_product(const ConvShape& s) {
   std::int64_t rows = s.batch, taps = 1;
   for (const ConvAxis& axis : s.axes) {
     rows *= ceil_div(axis.in, axis.stride);
-    taps *= ceil_div(axis.kernel, axis.stride);
+    taps *= ceil_div(axis.kernel, axis.stride) * conv_images(axis);
   }
   return {rows, s.in_channels, taps * s.out_channels};
 }
@@ -160,12 +166,12 @@ constexpr ConvSplit conv_bwd_weight_split(const ConvProduct& p) {
 // be rounded to TF32. Windows of up to 1024 taps have a table of them there, and places are numbers of 32 bits.
 constexpr bool conv_on_tensor_cores(const ConvShape& s, DType dtype, bool tf32) {
   constexpr std::int64_t kMaxTaps = 1024, kMaxPlace = 1 << 27;
-  std::int64_t taps = 1;  // of bwd_data's window, where a wrapped x is read up to three times
+  std::int64_t taps = 1;  // of bwd_data's window
   for (const ConvAxis& a : s.axes) {
     if (a.kernel > kMaxTaps || a.stride > kMaxPlace || a.pad > kMaxPlace || a.in > kMaxPlace || a.out > kMaxPlace ||
         a.reach() > kMaxPlace)
       return false;
-    taps *= a.kernel * (a.edge == Edge::wrap && a.out * a.stride != a.in ? 3 : 1);
+    taps *= a.kernel * conv_images(a);
     if (taps > kMaxTaps) return false;
   }
   return is_16_bit(dtype) || (dtype == DType::fp32 && tf32);

@@ -12,8 +12,9 @@ namespace isobar {
 namespace {
 
 constexpr const char* kGrid = "isobar.grid";
-constexpr const char* kUnits = "isobar.units";           // a list, one per channel
-constexpr const char* kLeadHours = "isobar.lead_hours";  // from input to forecast
+constexpr const char* kUnits = "isobar.units";             // a list, one per channel
+constexpr const char* kNeverThere = "isobar.never_there";  // lengths of runs of points with and without values
+constexpr const char* kLeadHours = "isobar.lead_hours";    // from input to forecast
 
 nlohmann::ordered_json to_json(const FieldsInfo& info) {
   nlohmann::ordered_json json{{"channels", info.channel_names}, {"means", info.statistics.means},
@@ -74,6 +75,29 @@ void check_info(const FieldsInfo& info, const ForecastOptions& options) {
     ISOBAR_CHECK(std::ranges::all_of(*stds, [](double std) { return std > 0; }), "stds are not all above 0");
 }
 
+// The lengths of runs of equal bytes, the first of 0.
+std::vector<std::int64_t> runs_of(const std::vector<std::uint8_t>& bytes) {
+  std::vector<std::int64_t> runs{0};
+  std::uint8_t current = 0;
+  for (const std::uint8_t byte : bytes) {
+    if (byte != current) runs.push_back(0);
+    current = byte;
+    ++runs.back();
+  }
+  return runs;
+}
+
+std::vector<std::uint8_t> bytes_of(const std::vector<std::int64_t>& runs, std::int64_t wanted) {
+  std::vector<std::uint8_t> bytes;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    ISOBAR_CHECK(runs[i] >= 0 && runs[i] <= wanted - std::ssize(bytes), kNeverThere, " has more than ", wanted,
+                 " points");
+    bytes.insert(bytes.end(), static_cast<std::size_t>(runs[i]), static_cast<std::uint8_t>(i % 2));
+  }
+  ISOBAR_CHECK(std::ssize(bytes) == wanted, kNeverThere, " has ", bytes.size(), " points for ", wanted);
+  return bytes;
+}
+
 // Reads units and time step from the settings. Files of older versions lack them.
 void read_labels(const Settings& settings, std::int64_t dt, FieldsInfo& info) {
   if (const auto units = settings.find(kUnits); units != settings.end()) {
@@ -93,6 +117,7 @@ void read_labels(const Settings& settings, std::int64_t dt, FieldsInfo& info) {
 Settings settings_of(const FieldsInfo& info, std::int64_t dt) {
   Settings settings{{kGrid, to_json(info).dump()}};
   if (!std::ranges::all_of(info.units, &std::string::empty)) settings[kUnits] = nlohmann::json(info.units).dump();
+  if (!info.never_there.empty()) settings[kNeverThere] = nlohmann::json(runs_of(info.never_there)).dump();
   if (info.step_hours > 0) settings[kLeadHours] = nlohmann::json(info.step_hours * static_cast<double>(dt)).dump();
   return settings;
 }
@@ -104,6 +129,10 @@ std::optional<FieldsInfo> fields_info_of(const GivenWeights& weights, const Fore
     FieldsInfo info = info_from(parse_json<nlohmann::json>(grid->second, kGrid));
     check_info(info, options);
     read_labels(weights.settings, dt, info);
+    if (const auto runs = weights.settings.find(kNeverThere); runs != weights.settings.end())
+      info.never_there =
+          bytes_of(parse_json<nlohmann::json>(runs->second, kNeverThere).get<std::vector<std::int64_t>>(),
+                   *options.n_out_channels * options.pixels());
     return info;
   } catch (const Error& error) {
     throw_error(weights.file.string(), ": ", error.what());

@@ -11,8 +11,8 @@
 
 namespace isobar {
 
-// isobar.grid: channels, means, stds, row_weights, latitudes, longitudes, and extra_means, extra_stds of computed planes
-// and constants. If known, also isobar.units, a list, and isobar.lead_hours, from input to forecast.
+// isobar.grid: channels, means, stds, row_weights, latitudes, longitudes, and extra_means, extra_stds of computed
+// planes and constants. If known, also isobar.units, a list, and isobar.lead_hours, from input to forecast.
 Settings settings_of(const FieldsInfo& info, std::int64_t dt);
 
 // None for weights without a description. Checked like a data set: Error naming the file, the entry and the problem.

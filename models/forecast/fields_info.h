@@ -1,6 +1,7 @@
 // Facts about the fields that the data determine, after the crop.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct FieldsInfo {
   double step_hours = 0;                      // from a step of the data to the next; 0 if unknown
   // Of the computed planes and the constants, in the order of an input's planes (data/fields/windows.h).
   std::vector<double> extra_means = {}, extra_stds = {};
+  // [n_out, LAT, LON]: 1 where the data never have a value. Empty if every point has values, or if it is unknown.
+  std::vector<std::uint8_t> never_there = {};
 };
 
 }  // namespace isobar

@@ -1,5 +1,7 @@
 #include "models/forecast/forecaster.h"
 
+#include <algorithm>
+
 #include "comm/sharded_axis.h"
 #include "engine/field_ops.h"
 #include "engine/ops.h"
@@ -12,9 +14,30 @@
 
 namespace isobar {
 
+namespace {
+
+// What missing points of each variable are taken for, in its unit; empty if none may be missing.
+std::vector<double> fills_of(const ForecastOptions& options, const FieldsInfo& info) {
+  std::vector<double> fills = info.statistics.means;
+  bool has_missing = false;
+  for (std::size_t c = 0; c < info.channel_names.size(); ++c) {
+    if (!options.may_be_missing(info.channel_names[c])) continue;
+    has_missing = true;
+    if (const auto* const number = std::get_if<double>(&options.missing->at(info.channel_names[c]))) fills[c] = *number;
+  }
+  return has_missing ? fills : std::vector<double>();
+}
+
+}  // namespace
+
 Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& compute, FieldsInfo info, Device device,
                        const Parallel& parallel)
-    : options_(options), info_(std::move(info)), parallel_(parallel), parameters_(std::make_unique<Parameters>()) {
+    : options_(options),
+      info_(std::move(info)),
+      masked_(std::ranges::any_of(info_.channel_names,
+                                  [&](const std::string& name) { return options_.forecast.may_be_missing(name); })),
+      parallel_(parallel),
+      parameters_(std::make_unique<Parameters>()) {
   const ForecastOptions& forecast = options_.forecast;
   ISOBAR_CHECK(forecast.prognostics() <= *forecast.n_in_channels, "n_out_channels: ", *forecast.n_out_channels,
                " is more than n_in_channels, ", *forecast.n_in_channels);
@@ -25,7 +48,7 @@ Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& c
   padding_ = std::make_unique<GridPadding>(forecast, info_.longitudes, *network_);
   const Part rows = padding_->rows();
   input_ = std::make_unique<FieldInput>(forecast, info_, RowBand{rows.begin, rows.size()}, accumulator, device,
-                                        options_.fill);
+                                        fills_of(forecast, info_));
   ISOBAR_CHECK(std::ssize(info_.row_weights) == forecast.height(), "row weights: ", info_.row_weights.size(), " for ",
                forecast.height(), " rows");
   const auto weights = info_.row_weights.begin();
@@ -45,7 +68,7 @@ Tensor Forecaster::forecast(const Tensor& input, const Pass& pass) const {
 Tensor Forecaster::loss_of(const Tensor& forecast, const Tensor& target, std::int64_t patch) const {
   return forecast_loss(forecast, target,
                        {.kind = options().loss,
-                        .masked = options_.masked,
+                        .masked = masked_,
                         .row_weights = row_weights_,
                         .channel_weights = channel_weights_,
                         .whole_height = options().height(),
@@ -67,13 +90,13 @@ Tensor Forecaster::loss(const Batch& batch, const Pass& pass) const {
 }
 
 std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology) const {
-  const Tensor sums = score_sums(forecast, target, row_weights_, climatology, options_.masked);
+  const Tensor sums = score_sums(forecast, target, row_weights_, climatology, masked_);
   parallel_.cp.all_reduce(sums);  // before a root of the sums is taken
   return sums.to_vector();
 }
 
 std::unique_ptr<Metrics> Forecaster::metrics() const {
-  return std::make_unique<ForecastMetrics>(info_, *options().n_out_channels, options().pixels(), options_.masked);
+  return std::make_unique<ForecastMetrics>(info_, *options().n_out_channels, options().pixels(), masked_);
 }
 
 void Forecaster::score(const Batch& batch, Metrics& metrics) const {

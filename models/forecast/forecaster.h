@@ -26,10 +26,6 @@ struct ForecasterOptions {
   std::int64_t dt = 1;          // steps of the data from input to target
   std::string lead_time = {};   // for pictures, "+6 h"; empty: not shown
   std::string valid_time = {};  // of the target, for pictures, "2013-01-01 06:00"; empty: not shown
-  // Whether points of the fields may be missing (NaN). Then points that are missing in the target have no weight in
-  // loss and scores, and those of the input are taken for `fill`, [n_in] in the data's units; empty: they stay NaN.
-  bool masked = false;
-  std::vector<double> fill = {};
 };
 
 // Each context-parallel rank has a band of rows of every field: there LAT counts the rows of the band. Losses and
@@ -42,7 +38,9 @@ class Forecaster : public Task {
              const Parallel& parallel = Parallel::alone());
 
   const ForecastOptions& options() const { return options_.forecast; }
-  bool masked() const { return options_.masked; }
+  // Whether points of the fields may be missing (NaN). Those that are missing in the target have no weight in loss and
+  // scores; those of an input are filled.
+  bool masked() const { return masked_; }
   const FieldsInfo& info() const { return info_; }
   const FieldInput& input() const { return *input_; }
   std::vector<std::string> output_names() const;
@@ -51,7 +49,8 @@ class Forecaster : public Task {
   // whatever the network's is.
   Tensor forecast(const Tensor& input, const Pass& pass = {}) const;
   Tensor loss(const Tensor& forecast, const Tensor& target) const;  // [1], of the whole grid
-  // score_sums of the whole grid on the host, [B, n_out, 4]; masked: 6. climatology: [n_out, LAT, LON] normalised, or undefined.
+  // score_sums of the whole grid on the host, [B, n_out, 4], masked [B, n_out, 6]. climatology: [n_out, LAT, LON]
+  // normalised, or undefined.
   std::vector<double> scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology = {}) const;
 
   std::string network() const override { return network_->name(); }
@@ -72,6 +71,7 @@ class Forecaster : public Task {
 
   ForecasterOptions options_;
   FieldsInfo info_;
+  bool masked_;
   const Parallel& parallel_;
   std::unique_ptr<Parameters> parameters_;  // the network refers to it
   std::unique_ptr<Network> network_;

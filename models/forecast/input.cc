@@ -1,5 +1,8 @@
 #include "models/forecast/input.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "data/fields/calendar.h"
 #include "kernels/elementwise.h"
 #include "kernels/normalize.h"
@@ -65,20 +68,47 @@ FieldInput::FieldInput(const ForecastOptions& options, const FieldsInfo& info, R
   ISOBAR_CHECK(std::ssize(fill) == options.variables(), "missing points: ", fill.size(), " values to fill ",
                options.variables(), " channels with");
   input_.fill = on_device(by_input_plane(options, fill, info.extra_means));
+  for (std::int64_t c = 0; c < outputs; ++c) {
+    const auto at = static_cast<std::size_t>(c);
+    fills_.push_back((fill[at] - means[at]) / stds[at]);
+  }
+  if (options.masks() > 0) input_.masks = mask_planes(options, info);
+  const auto pixels = static_cast<std::size_t>(options.pixels()),
+             first = static_cast<std::size_t>(rows.first * options.width());
+  for (std::size_t c = 0; c * pixels < info.never_there.size(); ++c) {
+    const auto band = info.never_there.begin() + static_cast<std::ptrdiff_t>(c * pixels + first);
+    never_.insert(never_.end(), band, band + rows.count * options.width());
+  }
+}
+
+// The numbers of the input's planes whose masks are given.
+Tensor FieldInput::mask_planes(const ForecastOptions& options, const FieldsInfo& info) const {
+  const std::int64_t states = options.prognostics() * (1 + options.history);
+  std::vector<double> planes;
+  for (const std::string& name : *options.missing_masks) {
+    const std::int64_t variable = std::ranges::find(info.channel_names, name) - info.channel_names.begin();
+    const bool is_forcing = variable >= *options.n_out_channels;
+    ISOBAR_CHECK(variable < options.prognostics() || (is_forcing && variable < options.variables()),
+                 "config key missing_masks names ", name, ", which is not read");
+    planes.push_back(static_cast<double>(is_forcing ? states + variable - *options.n_out_channels : variable));
+  }
+  return vector_on(device_, planes, DType::i32);
 }
 
 std::int64_t FieldInput::planes() const {
-  return input_.planes() + (*options_.time_features ? kTimeFeatures : 0);
+  return input_.planes() + options_.masks() + (*options_.time_features ? kTimeFeatures : 0);
 }
 
 // The normalised fields, followed by the planes of `time` if it is defined.
 Tensor FieldInput::normalised(const Tensor& fields, const Scale& scale, const Tensor& time) const {
   const std::int64_t height = rows_.count, width = options_.width();
   const std::int64_t extra = time.defined() ? kTimeFeatures : 0;
-  const Tensor y = Tensor::empty({fields.size(0), scale.planes() + extra, height, width}, dtype_, device_);
+  const std::int64_t masks = scale.masks.defined() ? scale.masks.size(0) : 0;
+  const Tensor y = Tensor::empty({fields.size(0), scale.planes() + masks + extra, height, width}, dtype_, device_);
   ISOBAR_RUN(device_, normalize,
              {.batch = fields.size(0),
               .channels = scale.planes(),
+              .mask_count = masks,
               .extra = extra,
               .height = height,
               .width = width,
@@ -87,6 +117,7 @@ Tensor FieldInput::normalised(const Tensor& fields, const Scale& scale, const Te
               .mean = scale.means.data_as<double>(),
               .std = scale.stds.data_as<double>(),
               .fill = scale.fill.defined() ? scale.fill.data_as<double>() : nullptr,
+              .masks = masks > 0 ? scale.masks.data_as<std::int32_t>() : nullptr,
               .planes = time.defined() ? time.data_as<double>() : nullptr,
               .y = y.data()},
              current_stream());
@@ -111,6 +142,20 @@ Tensor FieldInput::input_after(const Tensor& before, const Tensor& forecast, con
   const std::int64_t states = channels * (1 + options_.history);
   copy_channels(input, states, next, states, next.size(1) - states);
   return input;
+}
+
+// On the host: forecasts whose points may be missing are made one at a time, and are copied there to be written anyway.
+Tensor FieldInput::with_never_there(const Tensor& forecast, bool filled) const {
+  if (never_.empty()) return forecast;
+  std::vector<double> values = forecast.to_vector();
+  ISOBAR_CHECK(values.size() == never_.size(), "a forecast of ", to_string(forecast.shape()), " has not the ",
+               never_.size(), " points of the model");
+  const std::size_t pixels = never_.size() / fills_.size();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (never_[i] != 0) values[i] = filled ? fills_[i / pixels] : std::numeric_limits<double>::quiet_NaN();
+  Tensor out = Tensor::empty(forecast.shape(), forecast.dtype(), device_);
+  out.set_values(values);
+  return out;
 }
 
 Tensor FieldInput::persistence_of(const Tensor& input, const Batch& batch) const {

@@ -12,13 +12,13 @@
 
 namespace isobar {
 
-// Batches have the tensors of data/fields/pairs.h: "input" [B, input_planes, LAT, LON] and "target" [B, n_out, LAT, LON]
+// Batches have the tensors of data/fields/pairs.h: "input" [B, planes, LAT, LON] and "target" [B, n_out, LAT, LON]
 // fp32 with the values of the files and, with time features, "time" [B, 4] fp64.
 class FieldInput {
  public:
-  // dtype: of the normalised fields; fp32 or fp64. rows: the rows of the grid in batches and forecasts. fill: [variables]
-  // in the data's units, what missing points of an input are taken for; empty: they stay NaN, as those of a target do.
-  // Error if it has another number of values.
+  // dtype: of the normalised fields; fp32 or fp64. rows: the rows of the grid in batches and forecasts. fill:
+  // [variables] in the data's units, what missing points of an input are taken for; empty: they stay NaN, as those of a
+  // target do. Error if it has another number of values.
   FieldInput(const ForecastOptions& options, const FieldsInfo& info, RowBand rows, DType dtype, Device device,
              const std::vector<double>& fill = {});
 
@@ -33,6 +33,11 @@ class FieldInput {
   // must not be recorded on a tape: no gradient passes through here.
   Tensor input_after(const Tensor& before, const Tensor& forecast, const Tensor& next) const;
 
+  // A forecast [1, n_out, LAT, LON] with NaN where the data never have a value, and with what such points of an input
+  // are taken for. The forecast itself if there are no such points.
+  Tensor without_never_there(const Tensor& forecast) const { return with_never_there(forecast, /*filled=*/false); }
+  Tensor with_never_there_filled(const Tensor& forecast) const { return with_never_there(forecast, /*filled=*/true); }
+
   // The persistence forecast (no change), [B, n_out, LAT, LON]: the channels of the input, and the diagnostics of the
   // batch's tensor "before", which only such a batch has.
   Tensor persistence_of(const Tensor& input, const Batch& batch) const;
@@ -45,9 +50,11 @@ class FieldInput {
  private:
   // How a tensor of a batch is normalised; all [planes] fp64.
   struct Scale {
-    Tensor means, stds, fill;  // fill may be undefined
+    Tensor means, stds, fill = {}, masks = {};  // fill and masks may be undefined
     std::int64_t planes() const { return means.size(0); }
   };
+  Tensor with_never_there(const Tensor& forecast, bool filled) const;
+  Tensor mask_planes(const ForecastOptions& options, const FieldsInfo& info) const;
   Tensor normalised(const Tensor& fields, const Scale& scale, const Tensor& time) const;
 
   ForecastOptions options_;
@@ -56,6 +63,8 @@ class FieldInput {
   DType dtype_;
   Device device_;
   Scale input_, target_, before_;
+  std::vector<double> fills_;        // [n_out], normalised; empty: no points are missing
+  std::vector<std::uint8_t> never_;  // [n_out, LAT, LON] of these rows: 1 where the data never have a value; or empty
 };
 
 // `values` as a tensor [n].

@@ -12,8 +12,8 @@ namespace isobar {
 
 class ForecastMetrics : public Metrics {
  public:
-  // Scores the first `outputs` channels of the fields, on a grid of `pixels` points; masked: some may be missing. `info`
-  // must outlive this object.
+  // Scores the first `outputs` channels of the fields, on a grid of `pixels` points; masked: some may be missing.
+  // `info` must outlive this object.
   ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, std::int64_t pixels, bool masked = false);
 
   // Adds a batch: the sums [B, outputs, 4], masked [B, outputs, 6], of kernels/forecast_scores.h, and the mean loss of

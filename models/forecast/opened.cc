@@ -163,7 +163,14 @@ FieldsInfo OpenedForecast::make_info() {
   FieldsInfo info =
       recipe_.info_of(train_.steps, made ? static_cast<const Statistics&>(*made)
                                          : recipe_.statistics_at(statistics_.means, statistics_.stds, train_.steps));
-  label_from_statistics(info, train_.steps, fs::path(statistics_.means).parent_path());
+  const fs::path folder = fs::path(statistics_.means).parent_path();
+  label_from_statistics(info, train_.steps, folder);
+  if (!recipe_.channels_with_missing_points().empty())
+    info.never_there =
+        made ? made->never_there
+             : load_never_there(folder.string(), train_.steps.channels(), train_.steps.height(), train_.steps.width());
+  const auto outputs = static_cast<std::size_t>(*recipe_.forecast.n_out_channels * recipe_.forecast.pixels());
+  info.never_there.resize(std::min(info.never_there.size(), outputs));
   return info;
 }
 

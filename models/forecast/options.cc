@@ -47,6 +47,23 @@ void check_roles(const ForecastOptions& o, const KeyOrigins& origins) {
                  name, " as '", place, "'; expected FILE:VARIABLE");
 }
 
+void check_missing(const ForecastOptions& o, const KeyOrigins& origins) {
+  for (const auto& [name, value] : o.missing.value_or(NumbersOrWords()))
+    if (const auto* const word = std::get_if<std::string>(&value))
+      ISOBAR_CHECK(*word == "mean" || *word == "refuse", origins.where("missing"), " gives ", name, " as ", *word,
+                   "; expected a number, mean or refuse");
+  const auto check_name = [&](const char* key, const std::string& name) {
+    ISOBAR_CHECK(!o.channel_names || std::ranges::find(*o.channel_names, name) != o.channel_names->end(),
+                 origins.where(key), " names ", name, ", which is no channel of the data");
+  };
+  for (const auto& [name, value] : o.missing.value_or(NumbersOrWords())) check_name("missing", name);
+  for (const std::string& name : o.missing_masks.value_or(std::vector<std::string>())) {
+    check_name("missing_masks", name);
+    ISOBAR_CHECK(o.may_be_missing(name), origins.where("missing_masks"), " names ", name,
+                 ", whose missing points config key missing refuses");
+  }
+}
+
 void check_weights(const ForecastOptions& o, const KeyOrigins& origins) {
   if (!o.channel_weights) return;
   ISOBAR_CHECK(std::ssize(*o.channel_weights) == *o.n_out_channels, origins.where("channel_weights"), " must hold ",
@@ -97,6 +114,12 @@ KeyTable ForecastOptions::keys() {
            .path(),
        key("history", history, "earlier states that are read beside the newest, each dt steps before the next")
            .within(0, 64),
+       key("missing", missing,
+           "what missing points of a channel are taken for, {\"sst\": \"mean\"}: mean, a number in its unit, or "
+           "refuse; they "
+           "have no weight in losses and scores. Other channels refuse them"),
+       key("missing_masks", missing_masks,
+           "channels whose mask is an input plane too, 1 where a point is there and 0 where it is missing"),
        key("loss", loss,
            "relative_l2 is the tutorial's; weighted_mse: mean squared error with latitude and channel weights; "
            "relative_l2_weighted: both")
@@ -114,11 +137,18 @@ KeyTable ForecastOptions::keys() {
         check_filled("time_features", time_features.has_value(), origins);
         check_filled("pad_grid", pad_grid.has_value(), origins);
         check_roles(*this, origins);
+        check_missing(*this, origins);
         ISOBAR_CHECK(prognostics() <= *n_in_channels, origins.where("n_out_channels"),
                      " must be at most n_in_channels (", *n_in_channels, "), not ", *n_out_channels);
         check_names(*this, origins);
         check_weights(*this, origins);
       }};
+}
+
+bool ForecastOptions::may_be_missing(const std::string& channel) const {
+  if (!missing) return false;
+  const auto found = missing->find(channel);
+  return found != missing->end() && found->second != NumberOrWord("refuse");
 }
 
 std::int64_t ForecastOptions::extras() const {

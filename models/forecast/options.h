@@ -29,6 +29,8 @@ struct ForecastOptions {
   std::optional<std::vector<std::string>> channels, forcing_channels, diagnostic_channels, computed_channels;
   std::optional<TextMap> constant_channels;  // "FILE:VARIABLE" by name
   std::int64_t history = 0;
+  std::optional<NumbersOrWords> missing;                  // by channel: a number, "mean" or "refuse"
+  std::optional<std::vector<std::string>> missing_masks;  // channels whose mask is given too
   LossKind loss = LossKind::relative_l2;
   std::optional<std::vector<double>> channel_weights;
   std::optional<std::vector<std::string>> picture_channels;
@@ -47,6 +49,9 @@ struct ForecastOptions {
   std::int64_t variables() const { return *n_out_channels + forcings(); }
   // Computed planes and constants.
   std::int64_t extras() const;
+  // Whether points of a channel may be missing, by its name.
+  bool may_be_missing(const std::string& channel) const;
+  std::int64_t masks() const { return missing_masks ? std::ssize(*missing_masks) : 0; }
   // The planes of an input that the data set makes (data/fields/windows.h), without the time planes.
   std::int64_t input_planes() const { return prognostics() * (1 + history) + forcings() + extras(); }
 

@@ -18,7 +18,7 @@ Behind behind_columns_of(const std::vector<double>& longitudes) {
 }  // namespace
 
 Ports forecast_ports(const ForecastOptions& o) {
-  const std::int64_t planes = o.input_planes() + (*o.time_features ? kTimeFeatures : 0);
+  const std::int64_t planes = o.input_planes() + o.masks() + (*o.time_features ? kTimeFeatures : 0);
   return {.in = {planes, o.height(), o.width()},
           .out = {*o.n_out_channels, o.height(), o.width()},
           .starts_at_zero = o.predict_change};

@@ -142,11 +142,19 @@ FieldSeriesOptions ForecastRecipe::fields_at(const std::string& path) const {
   return {.paths = {path},
           .channels = forecast.channel_names.value_or(std::vector<std::string>()),
           .choose = forecast.channels.has_value(),
+          .missing = channels_with_missing_points(),
           .height = forecast.height(),
           .width = forecast.width(),
           .grid_key = "img_size",
           .dt = split.dt,
           .spans_files = split.span_files};
+}
+
+std::vector<std::string> ForecastRecipe::channels_with_missing_points() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : forecast.missing.value_or(NumbersOrWords()))
+    if (forecast.may_be_missing(name)) names.push_back(name);
+  return names;
 }
 
 PairOptions ForecastRecipe::pairs_of(DataSplit set, const FieldSeries& dataset) const {

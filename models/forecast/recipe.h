@@ -65,6 +65,7 @@ class ForecastRecipe : public Recipe {
   // The samples of a set, of the data's planes by their roles.
   PairOptions pairs_of(DataSplit set, const FieldSeries& dataset) const;
   WindowOptions windows_of(const FieldSeries& dataset) const;
+  std::vector<std::string> channels_with_missing_points() const;
   // The statistics in these files, for the channels of the data.
   Statistics statistics_at(const std::string& means, const std::string& stds, const FieldSeries& dataset) const;
   // The facts about the fields of a data set; models/forecast/fit.h adds units and time step.

@@ -26,6 +26,11 @@ Rollout::Rollout(const Forecaster& forecaster, const Windows& windows, std::int6
       steps_(steps),
       climatology_(std::move(climatology)) {
   const FieldSeries& dataset = dataset_;
+  const ForecastOptions& options = forecaster.options();
+  ISOBAR_CHECK(steps == 1 || options.channels || *options.n_out_channels == *options.n_in_channels,
+               "n_out_channels: a forecast of ", *options.n_out_channels,
+               " channels cannot be continued by a model that reads ", *options.n_in_channels,
+               ", unless config keys channels and forcing_channels name them");
   ISOBAR_CHECK(steps <= (dataset.steps() - 1) / dataset.dt(), "a forecast of ", steps,
                " steps is longer than the data, ", dataset.file_name(0), ": ", dataset.steps(), " steps",
                dataset.dt() > 1 ? ", taken dt at a time" : "");
@@ -88,9 +93,10 @@ std::vector<float> Rollout::run(std::int64_t start) {
     const auto at = static_cast<std::size_t>(k);
     forecast_[at].add(forecaster_.scores(forecast, target, climatology_));
     persistence_[at].add(forecaster_.scores(persistence, target, climatology_));
-    const std::vector<float> physical = fields_of.to_physical(forecast);
+    const std::vector<float> physical = fields_of.to_physical(fields_of.without_never_there(forecast));
     fields.insert(fields.end(), physical.begin(), physical.end());
-    if (k + 1 < steps_) input = fields_of.input_after(input, forecast, fields_of.input_of(truth));
+    if (k + 1 < steps_)
+      input = fields_of.input_after(input, fields_of.with_never_there_filled(forecast), fields_of.input_of(truth));
   }
   return fields;
 }

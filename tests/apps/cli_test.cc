@@ -121,7 +121,7 @@ TEST_CASE("data synth: a grid is two numbers that fit, and data stats takes one 
     check_error(isobar_command(synth + grid), "is not HEIGHTxWIDTH");
   CHECK(isobar_command(synth + "3x4").status == 0);
   CHECK(isobar_command("data stats " + scratch / "d/train" + " --out " + scratch / "s")
-            .out.ends_with("2 steps of 1 file; written to " + scratch / "s" + "\n"));
+            .out.ends_with("2 steps of 1 file, 1 pair of them 6 hours apart; written to " + scratch / "s" + "\n"));
 }
 
 TEST_CASE("data synth, info and stats say what they made and found, line by line") {
@@ -153,10 +153,47 @@ TEST_CASE("data synth, info and stats say what they made and found, line by line
         part(folder + "/train", 1979, 4) + "statistics: none; isobar data stats PATH --out DIR makes them\n" +
             not_read);
   const Outcome stats = isobar_command("data stats " + folder + "/train --out " + scratch / "s");
-  CHECK(stats.out == rows + "12 steps of 4 files; written to " + scratch / "s" + "\n");
+  CHECK(stats.out == rows + "12 steps of 4 files, 8 pairs of them 6 hours apart; written to " + scratch / "s" + "\n");
   for (const char* file : {"global_means.npy", "global_stds.npy", "time_means.npy", "stats.json"})
     CHECK(read_file(scratch / "s/" + file) == read_file(folder + "/stats/" + file));
   check_error(isobar_command("data stats " + folder + "/train --out " + scratch / "s --threads x"), "--threads");
+}
+
+TEST_CASE("data stats: a range in steps or dates, some channels, and the distance of differences") {
+  const Scratch scratch;
+  const std::string synth = "data synth --train-years 1 --steps-per-year 12 --channels 3 --grid 3x4 --out ";
+  REQUIRE(isobar_command(synth + scratch / "d").status == 0);
+  const std::string stats = "data stats " + scratch / "d/train --out " + scratch / "s ";
+  CHECK(isobar_command(stats + "--range 2 9 --dt 3 --channels t2m")
+            .out.ends_with("\n7 steps of 1 file, 4 pairs of them 18 hours apart; written to " + scratch / "s" + "\n"));
+  const std::string steps = read_file(scratch / "s/global_means.npy");
+  CHECK(isobar_command(stats + "--channels t2m --range 1979-01-01T12 1979-01-03T00").status == 0);
+  CHECK(read_file(scratch / "s/global_means.npy") == steps);
+  CHECK(json::parse(read_file(scratch / "s/stats.json"))["channels"] == json::array({"t2m"}));
+  check_error(isobar_command(stats + "--range 2 1979-01-02"), "--range 2 1979-01-02 is a step and a date");
+  check_error(isobar_command(stats + "--range 2 13"), "--range [2, 13) goes beyond the 12 steps of ");
+  check_error(isobar_command(stats + "--dt 0"), "--dt 0 is not at least one step");
+  check_error(isobar_command(stats + "--channels t2n"), "has no channel t2n; did you mean t2m?");
+}
+
+TEST_CASE("data convert says what it writes, and goes on only with what was begun") {
+  const Scratch scratch;
+  const std::string synth = "data synth --train-years 2 --steps-per-year 6 --grid 3x4 --out ";
+  REQUIRE(isobar_command(synth + scratch / "d").status == 0);
+  const std::string convert = "data convert " + scratch / "d/train --threads 1 --out ", out = scratch / "o";
+  const Outcome made = isobar_command(convert + out + " --channels v10,cos_zenith --split 1980-01-01T12");
+  CHECK(made.err.empty());
+  CHECK(made.out.starts_with("to write: 1.15 kB, 12 steps of 2 channels on 3 x 4 in 3 files\n" + out +
+                             "/train/1979.h5: 6 steps, in "));
+  CHECK_THAT(made.out, ContainsSubstring(out + "/train/1980.h5: 2 steps, in "));
+  CHECK_THAT(made.out, ContainsSubstring(out + "/valid/1980.h5: 4 steps, in "));
+  CHECK(isobar_command(convert + out + " --channels v10,cos_zenith --split 1980-01-01T12").out ==
+        "nothing to write; kept: 3 files that are there already\n");
+  check_error(isobar_command(convert + out), "--channels");
+  check_error(isobar_command(convert + out + " --channels v10 --split 1980-01-01T12"),
+              out + "/train/1979.h5 is there already, and its steps, channels or points are not those that would be");
+  check_error(isobar_command(convert + scratch / "d/train --channels v10"),
+              "1979.h5 is a source, and would be written");
 }
 
 #ifndef ISOBAR_SANITIZED

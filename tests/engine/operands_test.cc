@@ -75,7 +75,7 @@ std::vector<Call> calls() {
        }},
       {"add_leading_channels", 2,
        [](const auto& on) {
-         add_leading_channels(zeros({2, 1, 2, 2}, on[0]), zeros({2, 3, 2, 2}, on[1]), 1);
+         add_leading_channels(zeros({2, 1, 2, 2}, on[0]), zeros({2, 3, 2, 2}, on[1]));
        }},
       {"forecast_loss", 2,
        [](const auto& on) {

@@ -26,6 +26,15 @@ Tensor random_tensor(Shape shape, unsigned seed) {
 
 using Function = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
+// With missing points (NaN) at these places.
+Tensor with_holes(const Tensor& x, std::initializer_list<std::int64_t> places) {
+  std::vector<double> values = x.to_vector();
+  for (const std::int64_t i : places) values[static_cast<std::size_t>(i)] = std::nan("");
+  Tensor holed = Tensor::empty(x.shape(), x.dtype(), x.device());
+  holed.set_values(values);
+  return holed;
+}
+
 double dot(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   double sum = 0;
   for (std::size_t k = 0; k < a.size(); ++k) {
@@ -106,6 +115,22 @@ struct Watch {
     for (const auto& [leaf, gradient] : gradients) CHECK(leaf->grad.to_vector() == gradient);
   }
 };
+
+// Of targets [2, 3, 2, 2], for every loss, of fields and of rows of patches.
+void check_forecast_loss(const Tensor& target, bool masked) {
+  LossInputs inputs{.masked = masked, .row_weights = random_tensor({2}, 5), .channel_weights = random_tensor({3}, 6)};
+  for (Tensor* weights : {&inputs.row_weights, &inputs.channel_weights})
+    for (std::int64_t i = 0; i < weights->numel(); ++i)
+      weights->data_as<double>()[i] = std::abs(weights->data_as<double>()[i]);
+  for (const LossKind kind : {LossKind::relative_l2, LossKind::weighted_mse, LossKind::relative_l2_weighted})
+    for (const std::int64_t patch : {0, 1, 2}) {
+      inputs.kind = kind;
+      inputs.patch = patch;
+      const Shape shape = patch == 0 ? Shape{2, 3, 2, 2} : Shape{2 * 4 / (patch * patch), 3 * patch * patch};
+      check_gradients([&](const auto& in) { return std::vector{forecast_loss(in[0], target, inputs)}; },
+                      {random_tensor(shape, 1)});
+    }
+}
 
 }  // namespace
 
@@ -311,23 +336,10 @@ TEST_CASE("gradients of every op equal finite differences") {
         {random_tensor({7, 5}, 1)});
   }
   SECTION("forecast_loss") {
-    const Tensor target = random_tensor({2, 3, 2, 2}, 4);
-    LossInputs inputs{.row_weights = random_tensor({2}, 5), .channel_weights = random_tensor({3}, 6)};
-    for (Tensor* weights : {&inputs.row_weights, &inputs.channel_weights})
-      for (std::int64_t i = 0; i < weights->numel(); ++i)
-        weights->data_as<double>()[i] = std::abs(weights->data_as<double>()[i]);
-    for (const LossKind kind : {LossKind::relative_l2, LossKind::weighted_mse, LossKind::relative_l2_weighted}) {
-      inputs.kind = kind;
-      inputs.patch = 0;
-      check_gradients([&](const auto& in) { return std::vector{forecast_loss(in[0], target, inputs)}; },
-                      {random_tensor({2, 3, 2, 2}, 1)});
-      inputs.patch = 1;
-      check_gradients([&](const auto& in) { return std::vector{forecast_loss(in[0], target, inputs)}; },
-                      {random_tensor({2 * 2 * 2, 3}, 1)});
-      inputs.patch = 2;
-      check_gradients([&](const auto& in) { return std::vector{forecast_loss(in[0], target, inputs)}; },
-                      {random_tensor({2, 2 * 2 * 3}, 1)});
-    }
+    check_forecast_loss(random_tensor({2, 3, 2, 2}, 4), false);
+  }
+  SECTION("forecast_loss with missing points, of the first channel in all the second sample") {
+    check_forecast_loss(with_holes(random_tensor({2, 3, 2, 2}, 4), {1, 6, 7, 12, 13, 14, 15, 23}), true);
   }
   SECTION("cross_entropy, with a label that is ignored") {
     Tensor labels = Tensor::empty({4}, DType::i32, Device{});
@@ -406,28 +418,33 @@ LossAndGradient loss_and_gradient(const Tensor& pred, const Tensor& target, cons
 
 TEST_CASE("every band of a picture has the whole picture's loss, and its part of the gradient") {
   constexpr std::int64_t kHeight = 7;
-  const Tensor pred = random_tensor({2, 3, kHeight, 5}, 1), target = random_tensor({2, 3, kHeight, 5}, 2);
+  const Tensor pred = random_tensor({2, 3, kHeight, 5}, 1), whole = random_tensor({2, 3, kHeight, 5}, 2);
+  // No point of a band's third row, and of some others in the second sample.
+  const Tensor holed = with_holes(whole, {0, 3, 15, 16, 17, 18, 19, 50, 51, 52, 53, 54, 85, 86, 87, 88, 89, 111, 209});
   Tensor row_weights = Tensor::empty({kHeight}, DType::fp64, Device{});
   row_weights.set_values({0.1, 0.5, 1, 2, 1.5, 0.7, 0.2});
   Tensor channel_weights = Tensor::empty({3}, DType::fp64, Device{});
   channel_weights.set_values({1, 0.5, 3});
-  for (const LossKind kind : {LossKind::relative_l2, LossKind::weighted_mse, LossKind::relative_l2_weighted}) {
-    const auto [loss, gradient] =
-        loss_and_gradient(pred, target, {.kind = kind, .row_weights = row_weights, .channel_weights = channel_weights});
+  const auto check = [&](LossKind kind, bool masked) {
+    const Tensor& target = masked ? holed : whole;
+    const auto [loss, gradient] = loss_and_gradient(
+        pred, target, {.kind = kind, .masked = masked, .row_weights = row_weights, .channel_weights = channel_weights});
     // The hook of one band must know the sums of the others: the first pass collects them.
-    std::vector<double> added(4, 0.0);
+    const std::int64_t per_sample = masked ? 4 : 2;
+    std::vector<double> added(static_cast<std::size_t>(2 * per_sample), 0.0);
     for (const bool collecting : {true, false})
       for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 3}, {3, 1}, {4, 3}}) {
         INFO("loss " << static_cast<int>(kind) << ", rows " << first << " to " << first + count - 1);
         const SumOverRanks add_up = [&](const Tensor& sums) {
           CHECK(sums.dtype() == DType::fp64);
-          CHECK(sums.shape() == Shape{2, 2});
+          CHECK(sums.shape() == Shape{2, per_sample});
           const std::vector<double> own = sums.to_vector();
-          for (std::size_t i = 0; collecting && i < 4; ++i) added[i] += own[i];
-          sums.slice(0, {4}).set_values(added);
+          for (std::size_t i = 0; collecting && i < added.size(); ++i) added[i] += own[i];
+          sums.slice(0, {2 * per_sample}).set_values(added);
         };
         const auto part = loss_and_gradient(band_of(pred, first, count), band_of(target, first, count),
                                             {.kind = kind,
+                                             .masked = masked,
                                              .row_weights = row_weights.slice(first, {count}),
                                              .channel_weights = channel_weights,
                                              .whole_height = kHeight,
@@ -439,7 +456,9 @@ TEST_CASE("every band of a picture has the whole picture's loss, and its part of
         for (std::size_t i = 0; i < got.size(); ++i)
           CHECK(std::abs(got[i] - expected[i]) <= 1e-14 * std::abs(expected[i]));
       }
-  }
+  };
+  for (const LossKind kind : {LossKind::relative_l2, LossKind::weighted_mse, LossKind::relative_l2_weighted})
+    for (const bool masked : {false, true}) check(kind, masked);
 }
 
 namespace {

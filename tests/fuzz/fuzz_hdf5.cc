@@ -1,9 +1,11 @@
-// An HDF5 file of any bytes is a data set whose steps can be read, whole, cropped and one row of them, or an Error.
+// An HDF5 file of any bytes is a data set whose steps can be read, whole, cropped and one row of them, or an Error; and
+// its arrays can be listed, or are an Error.
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "data/fields/field_series.h"
+#include "data/files/stored_arrays.h"
 #include "kernels/common/check.h"
 #include "tests/fuzz/input_file.h"
 
@@ -34,6 +36,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       read_first_and_last({.paths = {file.path()}, .height = crop, .width = crop, .cache_bytes = 1 << 16});
     } catch (const isobar::Error&) {
     }
+  }
+  try {
+    isobar::open_stored_arrays(file.path());
+  } catch (const isobar::Error&) {
   }
   return 0;
 }

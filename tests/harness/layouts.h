@@ -269,7 +269,9 @@ class ObservedSource : public TaskSource {
     return std::make_unique<ObservedForecaster>(setup_, device, parallel);
   }
   std::vector<TensorSpec> sample_layout(const std::optional<RowBand>& rows) const override {
-    return pair_layout({setup_.inputs, rows ? rows->count : setup_.height, setup_.width}, /*time_features=*/true);
+    const std::int64_t height = rows ? rows->count : setup_.height;
+    return pair_layout({setup_.inputs, height, setup_.width}, {setup_.outputs, height, setup_.width},
+                       /*time_features=*/true);
   }
 
  private:

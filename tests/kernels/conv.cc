@@ -464,6 +464,12 @@ TEST_CASE("conv sums in parts of the terms by blocks of their own, some rows at 
   }
 }
 
+TEST_CASE("conv_bwd_data sums in parts where a window has each tap three times") {
+  // 6 taps of 550 channels: four parts by FMA, where 2 taps have two. The workspace holds the sums of all.
+  for (const Types& types : kOperands)
+    run_bwd_data(with_types({"images", {1, 3, 550, {{}, {}, axis(7, 4, 2, 2, 1, Edge::wrap)}}}, types));
+}
+
 TEST_CASE("conv of operands that are not aligned") {
   for (const Types& types : kOperands) {
     Case c = with_types({"not aligned", {1, 16, 72, {{}, axis(9, 3, 1, 1, 1), axis(16, 3, 1, 1, 1)}}}, types);
@@ -529,6 +535,11 @@ Values bwd_data_of(Workbench& bench, const ConvShape& s, const Types& types, con
   return bench.read({a.dx});
 }
 
+// Rounded to 16 bits, sums in different orders are nearly always equal.
+Types with_unrounded_sums(const Types& types) {
+  return {types.in, accumulator_of(types.in), types.tf32};
+}
+
 }  // namespace
 
 // All that is asked of the kernels where a volume is divided: what splits it brings the halo.
@@ -548,9 +559,10 @@ TEST_CASE("conv of a slab with its halo gives the rows of the whole, bit for bit
   // Also terms in several parts; and rows that are two tiles, computed by wide blocks of tensor cores, of which the
   // slab's are one, computed by narrow ones.
   const std::vector<Sizes> sizes = {{5, 7}, {60, 50}, {150, 3}, {8, 72}, {640, 8}, {16, 136, 6}, {136, 16, 6}};
-  for (const Types& types : kOperands)
+  for (const Types& operands : kOperands)
     for (const auto& [in, out, width] : sizes)
       for (const Slab& slab : slabs) {
+        const Types types = with_unrounded_sums(operands);
         const bool once = in > 600 || width > 4;
         if (once && (&slab != &slabs[1] || types.in == DType::fp64)) continue;
         // The first sizes are cut everywhere; the others once with stride 1 and once with 2. fp16 is bf16's code.
@@ -594,22 +606,44 @@ TEST_CASE("conv of a slab with its halo gives the rows of the whole, bit for bit
       }
 }
 
+namespace {
+
+// y and dx of sample 1 alone have the bits that they have in the batch. The terms of dx are as many as those of y.
+void check_a_sample_alone(const ConvShape& all, const Types& types) {
+  const DType dtype = types.in;
+  INFO(name_of(dtype) << (types.tf32 ? ", tf32, " : ", ") << all.batch << " samples, " << all.in_channels
+                      << " channels");
+  ConvShape back = all;
+  std::swap(back.in_channels, back.out_channels);
+  const auto alone = [](ConvShape s) { return s.batch = 1, s; };
+  const auto sample = [&](const Values& values) { return rows_of(values, all.batch, 1, 1); };
+  const Values x = random_of(all.x(), dtype, 1), dy = random_of(back.y(), dtype, 4);
+  const Values weight = random_of(all.weight(), dtype, 2, all.in_channels);
+  const Values bias = random_of(all.out_channels, accumulator_of(dtype), 3);
+  on_devices(
+      all_devices(), {dtype},
+      [&](Workbench& bench) {
+        const Values y = fwd_of(bench, all, types, x, weight, bias);
+        CHECK(fwd_of(bench, alone(all), types, sample(x), weight, bias).v == sample(y).v);
+        const Values dx = bwd_data_of(bench, back, types, dy, weight);
+        CHECK(bwd_data_of(bench, alone(back), types, sample(dy), weight).v == sample(dx).v);
+      },
+      kMultiplies);
+}
+
+}  // namespace
+
 TEST_CASE("conv gives a sample the same bits in every batch") {
-  const ConvShape all{3, 20, 50, {{}, axis(5, 3, 1, 1, 1), axis(4, 3, 2, 1, 1)}};
-  ConvShape one = all;
-  one.batch = 1;
-  for (const Types& types : kOperands) {
-    const DType dtype = types.in;
-    const Values x = random_of(all.x(), dtype, 1), weight = random_of(all.weight(), dtype, 2, 20);
-    const Values bias = random_of(50, accumulator_of(dtype), 3);
-    on_devices(
-        all_devices(), {dtype},
-        [&](Workbench& bench) {
-          const Values y = fwd_of(bench, all, types, x, weight, bias);
-          CHECK(fwd_of(bench, one, types, rows_of(x, 3, 1, 1), weight, bias).v == rows_of(y, 3, 1, 1).v);
-        },
-        kMultiplies);
-  }
+  const ConvShape small{3, 20, 50, {{}, axis(5, 3, 1, 1, 1), axis(4, 3, 2, 1, 1)}};
+  for (const Types& types : kTypes) check_a_sample_alone(small, types);
+  if (kFewShapes) return;
+  // A sample is one tile of rows, and the batch has two. The terms are several parts: more than kConvTerms by FMA, more
+  // than kTensorCoreSum on tensor cores. A rule that cuts terms by the number of tiles gives the batch other parts.
+  const ConvAxis eight = axis(8, 3, 1, 1, 1), five_taps = axis(8, 5, 1, 2, 2);
+  const ConvShape by_fma{2, 400, 50, {{}, eight, eight}}, by_tensor_cores{3, 560, 8, {{}, five_taps, five_taps}};
+  check_a_sample_alone(by_fma, {DType::fp32, DType::fp32});
+  check_a_sample_alone(by_fma, {DType::fp64, DType::fp64});
+  check_a_sample_alone(by_tensor_cores, {DType::bf16, DType::fp32});  // the rule of all types
 }
 
 TEST_CASE("conv in tf32 rounds its operands on a GPU, in fp32, and nowhere else") {

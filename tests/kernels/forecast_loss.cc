@@ -1,5 +1,6 @@
 // forecast_loss: the three losses and their gradients against the formulas, with and without weights, of fields and of
-// rows of patches. All values are kept in the order of fields and rearranged on their way to the kernel.
+// rows of patches, whole and with missing points. All values are kept in the order of fields and rearranged on their
+// way to the kernel.
 #include "kernels/cases/forecast_loss.h"
 
 #include <limits>
@@ -22,16 +23,26 @@ struct Case {
   std::int64_t patch = 0;
   DType dpred_dtype = dtype;
   Values pred = {}, target = {}, rows = {}, cols = {};
+  bool masked = false;
 
   std::int64_t sample() const { return channels * height * width; }
   std::int64_t size() const { return batch * sample(); }
   DType acc() const { return accumulator_of(dtype); }
+  bool is_missing(std::int64_t i) const { return masked && std::isnan(target.v[static_cast<std::size_t>(i)]); }
 
   template <class Real>
+  Real row_weight(std::int64_t i) const {
+    return has_rows && kind != LossKind::relative_l2 ? static_cast<Real>(rows[i / width % height]) : Real(1);
+  }
+  template <class Real>
   Real weight(std::int64_t i) const {
-    if (kind == LossKind::relative_l2) return Real(1);
-    return (has_rows ? static_cast<Real>(rows[i / width % height]) : Real(1)) *
-           (has_channels ? static_cast<Real>(cols[i / width / height % channels]) : Real(1));
+    if (!has_channels || kind == LossKind::relative_l2) return row_weight<Real>(i);
+    return row_weight<Real>(i) * static_cast<Real>(cols[i / width / height % channels]);
+  }
+  // In W and M.
+  template <class Real>
+  Real share_weight(std::int64_t i) const {
+    return kind == LossKind::weighted_mse ? row_weight<Real>(i) : weight<Real>(i);
   }
 
   // Where element i of the fields lies in pred and dpred.
@@ -65,6 +76,24 @@ Case filled(Case c) {
   return c;
 }
 
+// Forecasts of missing points.
+const std::array<double, 4> kJunk = {std::nan(""), std::numeric_limits<double>::infinity(), 17, -3e4};
+
+// With missing points, whose forecasts are `junk`, from the k-th on: in the first sample at random, in the second none,
+// in the third all, in the fourth a channel; and so on.
+Case with_missing(Case c, std::size_t k = 0) {
+  c.masked = true;
+  const Values drawn = uniform_values(c.size(), DType::fp64, 5, 0, 1);
+  for (std::int64_t i = 0; i < c.size(); ++i) {
+    const std::int64_t manner = i / c.sample() % 4, channel = i / c.width / c.height % c.channels;
+    if (manner == 0 ? drawn[i] < 0.4 : manner == 2 || (manner == 3 && channel == 0)) {
+      c.target[i] = std::nan("");
+      c.pred[i] = round_to(kJunk[k++ % kJunk.size()], c.dtype);
+    }
+  }
+  return c;
+}
+
 std::string name_of_case(const Case& c) {
   const char* kind = c.kind == LossKind::relative_l2    ? "relative_l2"
                      : c.kind == LossKind::weighted_mse ? "weighted_mse"
@@ -72,39 +101,58 @@ std::string name_of_case(const Case& c) {
   return std::string(kind) + ", " + name_of(c.dtype) + ", " + std::to_string(c.batch) + " x " +
          std::to_string(c.channels) + " x " + std::to_string(c.height) + " x " + std::to_string(c.width) +
          ", row weights " + std::to_string(c.has_rows) + ", channel weights " + std::to_string(c.has_channels) +
-         ", patch " + std::to_string(c.patch) + ", gradient in " + name_of(c.dpred_dtype);
+         ", patch " + std::to_string(c.patch) + ", gradient in " + name_of(c.dpred_dtype) +
+         (c.masked ? ", masked" : "");
 }
 
-// (E, T) of every sample, and the loss
+// (E, T), masked (E, T, W, M), of every sample, and the loss
 template <class Real>
 std::array<std::vector<Real>, 2> naive_fwd(const Case& c) {
   std::vector<Real> sums;
   Real loss = 0;
+  std::int64_t samples = 0;
   for (std::int64_t b = 0; b < c.batch; ++b) {
-    Real error = 0, square = 0;
+    Real error = 0, square = 0, present = 0, missing = 0;
     for (std::int64_t i = b * c.sample(); i < (b + 1) * c.sample(); ++i) {
+      (c.is_missing(i) ? missing : present) += c.share_weight<Real>(i);
+      if (c.is_missing(i)) continue;
       const Real e = static_cast<Real>(c.pred[i]) - static_cast<Real>(c.target[i]);
       error += c.weight<Real>(i) * e * e;
       square += c.weight<Real>(i) * static_cast<Real>(c.target[i]) * static_cast<Real>(c.target[i]);
     }
     sums.push_back(error);
     sums.push_back(square);
-    loss +=
-        c.kind == LossKind::weighted_mse ? error / static_cast<Real>(c.sample()) : std::sqrt(error) / std::sqrt(square);
+    if (c.masked) sums.insert(sums.end(), {present, missing});
+    if (present == 0) continue;
+    const Real points = static_cast<Real>(c.sample()) * (c.masked ? present / (present + missing) : Real(1));
+    loss += c.kind == LossKind::weighted_mse ? error / points : std::sqrt(error) / std::sqrt(square);
+    ++samples;
   }
-  return {sums, {loss / static_cast<Real>(c.batch)}};
+  return {sums, {samples == 0 ? Real(0) : loss / static_cast<Real>(samples)}};
 }
 
 template <class Real>
 std::array<std::vector<Real>, 1> naive_bwd(const Case& c, const Values& sums, Real upstream) {
+  const std::int64_t per_sample = forecast_loss_sums_of(c.masked);
+  std::int64_t samples = 0;
+  for (std::int64_t b = 0; b < c.batch; ++b) samples += !c.masked || sums.v[static_cast<std::size_t>(4 * b + 2)] > 0;
   std::array<std::vector<Real>, 1> dpred;
   for (std::int64_t i = 0; i < c.size(); ++i) {
-    const std::int64_t b = i / c.sample();
-    const Real error = static_cast<Real>(sums[2 * b]), square = static_cast<Real>(sums[2 * b + 1]);
+    if (c.is_missing(i)) {
+      dpred[0].push_back(0);
+      continue;
+    }
+    const std::int64_t at = i / c.sample() * per_sample;
+    const Real error = static_cast<Real>(sums[at]), square = static_cast<Real>(sums[at + 1]);
     const Real e = static_cast<Real>(c.pred[i]) - static_cast<Real>(c.target[i]);
-    Real slope = 2 / static_cast<Real>(c.size());
+    Real share = 1;
+    if (c.masked) {
+      const Real present = static_cast<Real>(sums[at + 2]);
+      share = present / (present + static_cast<Real>(sums[at + 3]));
+    }
+    Real slope = 2 / (static_cast<Real>(samples * c.sample()) * share);
     if (c.kind != LossKind::weighted_mse)
-      slope = error == 0 ? Real(0) : 1 / (static_cast<Real>(c.batch) * std::sqrt(error) * std::sqrt(square));
+      slope = error == 0 ? Real(0) : 1 / (static_cast<Real>(samples) * std::sqrt(error) * std::sqrt(square));
     dpred[0].push_back(upstream * slope * c.weight<Real>(i) * e);
   }
   return {in_place(c, dpred[0])};
@@ -112,6 +160,7 @@ std::array<std::vector<Real>, 1> naive_bwd(const Case& c, const Values& sums, Re
 
 ForecastLossSumsArgs sums_arguments(const Case& c, Workbench& bench) {
   return cases::forecast_loss_sums({.kind = c.kind,
+                                    .masked = c.masked,
                                     .batch = c.batch,
                                     .channels = c.channels,
                                     .height = c.height,
@@ -125,14 +174,16 @@ ForecastLossSumsArgs sums_arguments(const Case& c, Workbench& bench) {
 }
 
 ForecastLossFinishArgs finish_arguments(const Case& c, const Values& sums, Workbench& bench) {
-  return cases::forecast_loss_finish({.kind = c.kind, .batch = c.batch, .sample_size = c.sample(), .dtype = c.dtype},
-                                     bench.operands({{"sums", sums}}));
+  return cases::forecast_loss_finish(
+      {.kind = c.kind, .masked = c.masked, .batch = c.batch, .sample_size = c.sample(), .dtype = c.dtype},
+      bench.operands({{"sums", sums}}));
 }
 
 ForecastLossBwdArgs backward_arguments(const Case& c, const Values& sums, Workbench& bench,
                                        const Values* upstream = nullptr, std::int64_t pred_shift = 0,
                                        std::int64_t dpred_shift = 0) {
   return cases::forecast_loss_bwd({.kind = c.kind,
+                                   .masked = c.masked,
                                    .batch = c.batch,
                                    .channels = c.channels,
                                    .height = c.height,
@@ -231,7 +282,7 @@ TEST_CASE("forecast_loss of bands of rows, their sums added, is that of the whol
     on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
       const ForecastLossSumsArgs all = sums_arguments(c, bench);
       ISOBAR_RUN(bench.device(), forecast_loss_sums, all);
-      std::vector<double> added(static_cast<std::size_t>(2 * c.batch), 0.0);
+      std::vector<double> added(static_cast<std::size_t>(whole.size()), 0.0);
       std::int64_t first = 0;
       for (const std::int64_t height : heights) {
         const ForecastLossSumsArgs a = sums_arguments(band(c, first, height), bench);
@@ -264,8 +315,12 @@ TEST_CASE("forecast_loss of bands of rows, their sums added, is that of the whol
   };
   for (LossKind kind : kKinds)
     for (DType dtype : kFloating) {
-      check(filled({3, 4, 15, 33, kind, dtype, true, true}), {5, 1, 6, 3});
-      check(filled({3, 4, 15, 33, kind, dtype, true, true, 3}), {3, 6, 3, 3});
+      for (const std::int64_t patch : {0, 3}) {
+        const std::vector<std::int64_t> heights =
+            patch == 0 ? std::vector<std::int64_t>{5, 1, 6, 3} : std::vector<std::int64_t>{3, 6, 3, 3};
+        check(filled({3, 4, 15, 33, kind, dtype, true, true, patch}), heights);
+        check(with_missing(filled({4, 4, 15, 33, kind, dtype, true, true, patch})), heights);
+      }
     }
 }
 
@@ -395,8 +450,7 @@ TEST_CASE("forecast_loss carries NaN and infinity into the loss") {
 }
 
 TEST_CASE("forecast_loss_bwd is the gradient of the loss") {
-  const auto check = [](LossKind kind, std::int64_t patch) {
-    const Case c = filled({2, 3, 2, 4, kind, DType::fp64, true, true, patch});
+  const auto check = [](const Case& c) {
     Workbench bench({});
     const ForecastLossSumsArgs forward = sums_arguments(c, bench);
     cpu::forecast_loss_sums(forward);
@@ -418,7 +472,179 @@ TEST_CASE("forecast_loss_bwd is the gradient of the loss") {
     });
   };
   for (LossKind kind : kKinds)
-    for (std::int64_t patch : {0, 2}) check(kind, patch);
+    for (std::int64_t patch : {0, 2}) {
+      check(filled({2, 3, 2, 4, kind, DType::fp64, true, true, patch}));
+      const Case whole = filled({4, 3, 2, 4, kind, DType::fp64, true, true, patch});
+      Case masked = with_missing(whole);
+      masked.pred = whole.pred;  // finite, to be moved
+      check(masked);
+    }
+}
+
+namespace {
+
+// Tails of lines, tiles and chunks; samples of every manner; one point, which is missing.
+std::vector<Case> masked_cases() {
+  std::vector<Case> cases;
+  for (LossKind kind : kKinds)
+    for (DType dtype : kFloating)
+      for (const Case& c : std::vector<Case>{{3, 1, 1, 1, kind, dtype, true, true},
+                                             {5, 5, 7, 33, kind, dtype, true, true},
+                                             {4, 20, 13, 52, kind, dtype, false, true},
+                                             {1, 43, 31, 3, kind, dtype, true, false},
+                                             {13, 3, 5, 7, kind, dtype, true, true, 1},
+                                             {4, 5, 4, 6, kind, dtype, true, false, 2},
+                                             {2, 20, 16, 24, kind, dtype, false, false, 8},
+                                             {1, 44, 4, 132, kind, dtype, true, true, 4},
+                                             {1, 47, 3, 129, kind, dtype, true, true, 3}})
+        cases.push_back(with_missing(filled(c)));
+  for (LossKind kind : kKinds)
+    for (DType dpred_dtype : kHalves) {
+      cases.push_back(with_missing(filled({4, 4, 32, 16, kind, DType::fp32, true, true, 4, dpred_dtype})));
+      cases.push_back(with_missing(filled({4, 3, 5, 9, kind, DType::fp32, true, true, 0, dpred_dtype})));
+    }
+  return cases;
+}
+
+struct MaskedRun {
+  Values sums, loss, dpred;
+};
+
+// The first place where two outputs differ, and both numbers; "" if none does. Bits: NaN equals NaN.
+std::string first_difference(const Values& a, const Values& b) {
+  if (a.size() != b.size()) return "sizes differ";
+  for (std::size_t i = 0; i < a.v.size(); ++i)
+    if (std::bit_cast<std::uint64_t>(a.v[i]) != std::bit_cast<std::uint64_t>(b.v[i]))
+      return std::to_string(i) + ": " + std::to_string(a.v[i]) + " and " + std::to_string(b.v[i]);
+  return "";
+}
+
+// All three kernels on this case.
+MaskedRun run_all(const Case& c, Workbench& bench) {
+  const ForecastLossSumsArgs a = sums_arguments(c, bench);
+  ISOBAR_RUN(bench.device(), forecast_loss_sums, a);
+  const Values sums = bench.read({a.sums});
+  const ForecastLossFinishArgs b = finish_arguments(c, sums, bench);
+  ISOBAR_RUN(bench.device(), forecast_loss_finish, b);
+  const ForecastLossBwdArgs d = backward_arguments(c, sums, bench);
+  ISOBAR_RUN(bench.device(), forecast_loss_bwd, d);
+  return {sums, bench.read({b.loss}), bench.read({d.dpred})};
+}
+
+}  // namespace
+
+TEST_CASE("forecast_loss leaves out missing points, whatever is forecast there") {
+  for (const Case& c : masked_cases()) {
+    const auto [sums, loss] = expected(c.dtype, [&]<class Real>(Arithmetic<Real>) { return naive_fwd<Real>(c); });
+    const Values whole = exact_sums(c), factor = values_of({83.2}, c.acc());
+    const auto [dpred] = expected(
+        c.dtype, [&]<class Real>(Arithmetic<Real>) { return naive_bwd<Real>(c, whole, static_cast<Real>(factor[0])); });
+    INFO(name_of_case(c));
+    on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
+      const ForecastLossSumsArgs a = sums_arguments(c, bench);
+      ISOBAR_RUN(bench.device(), forecast_loss_sums, a);
+      bench.check("sums", {a.sums}, sums);
+      const ForecastLossFinishArgs b = finish_arguments(c, whole, bench);
+      ISOBAR_RUN(bench.device(), forecast_loss_finish, b);
+      bench.check("loss", {b.loss}, loss);
+      const ForecastLossBwdArgs d = backward_arguments(c, whole, bench, &factor);
+      ISOBAR_RUN(bench.device(), forecast_loss_bwd, d);
+      bench.check("dpred", {d.dpred}, dpred);
+      const Values gradient = bench.read({d.dpred});
+      for (std::int64_t i = 0; i < c.size(); ++i) {
+        if (!c.is_missing(i)) continue;
+        const double at = gradient[c.place(i)];
+        if (at != 0 || std::signbit(at)) FAIL_CHECK("the gradient of missing point " << i << " is " << at);
+      }
+    });
+  }
+}
+
+TEST_CASE("forecast_loss with a mask and no missing point has the bits of the kernels without") {
+  for (Case c : masked_cases()) {
+    c = filled(c);  // the missing points' numbers are back
+    c.masked = false;
+    INFO(name_of_case(c));
+    on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
+      const MaskedRun plain = run_all(c, bench);
+      Case with_mask = c;
+      with_mask.masked = true;
+      const MaskedRun masked = run_all(with_mask, bench);
+      for (std::int64_t b = 0; b < c.batch; ++b) {
+        CHECK(masked.sums[4 * b] == plain.sums[2 * b]);
+        CHECK(masked.sums[4 * b + 1] == plain.sums[2 * b + 1]);
+        CHECK(masked.sums[4 * b + 3] == 0);
+      }
+      CHECK(first_difference(masked.loss, plain.loss) == "");
+      CHECK(first_difference(masked.dpred, plain.dpred) == "");
+    });
+  }
+}
+
+TEST_CASE("forecast_loss has the same bits for other forecasts of missing points") {
+  for (const Case& c : masked_cases()) {
+    const Case other = with_missing(c, 1);
+    REQUIRE((c.batch * c.sample() < 9 || other.pred.v != c.pred.v));
+    INFO(name_of_case(c));
+    on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
+      const MaskedRun one = run_all(c, bench), two = run_all(other, bench);
+      CHECK(first_difference(one.sums, two.sums) == "");
+      CHECK(first_difference(one.loss, two.loss) == "");
+      CHECK(first_difference(one.dpred, two.dpred) == "");
+    });
+  }
+}
+
+TEST_CASE("forecast_loss of a batch without any point is 0, and so is its gradient") {
+  for (LossKind kind : kKinds)
+    for (DType dtype : kFloating)
+      for (std::int64_t patch : {0, 2}) {
+        Case c = filled({2, 3, 4, 6, kind, dtype, true, true, patch});
+        c.masked = true;
+        c.target = constant_values(c.size(), c.acc(), std::nan(""));
+        INFO(name_of_case(c));
+        on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+          const MaskedRun run = run_all(c, bench);
+          CHECK(first_difference(run.loss, constant_values(1, c.acc(), 0)) == "");
+          CHECK(first_difference(run.dpred, constant_values(c.size(), dtype, 0)) == "");
+        });
+      }
+}
+
+TEST_CASE("forecast_loss with a mask carries NaN and infinity of points that are present, and of no others") {
+  for (LossKind kind : kKinds)
+    for (double bad : {std::nan(""), std::numeric_limits<double>::infinity()})
+      for (std::int64_t patch : {0, 2}) {
+        Case c = with_missing(filled({2, 3, 4, 6, kind, DType::fp32, true, true, patch}));
+        c.pred[c.size() - 1] = bad;  // of the second sample, where no point is missing
+        INFO(name_of_case(c));
+        on_devices(kDevices, {DType::fp32}, [&](Workbench& bench) {
+          const MaskedRun run = run_all(c, bench);
+          CHECK(std::isfinite(run.sums[0]));
+          CHECK(!std::isfinite(run.sums[4]));
+          CHECK(!std::isfinite(run.loss[0]));
+          for (std::int64_t i = 0; i < c.sample(); ++i) CHECK(std::isfinite(run.dpred[c.place(i)]));
+        });
+      }
+}
+
+// A channel without weight cannot be all there is of a sample in the norms: E and T would both be 0.
+TEST_CASE("forecast_loss leaves out a sample that has points of no weight alone") {
+  for (const LossKind kind : {LossKind::relative_l2_weighted, LossKind::weighted_mse}) {
+    Case c = filled({2, 2, 2, 4, kind, DType::fp32, true, true});
+    c.masked = true;
+    c.cols[0] = 0;
+    for (std::int64_t i = c.sample() / 2; i < c.sample(); ++i) c.target[i] = std::nan("");
+    const auto [sums, loss] = expected(c.dtype, [&]<class Real>(Arithmetic<Real>) { return naive_fwd<Real>(c); });
+    on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
+      const MaskedRun run = run_all(c, bench);
+      CHECK(std::isfinite(run.loss[0]));
+      for (std::int64_t i = 0; i < c.sample(); ++i) CHECK(run.dpred[i] == 0);
+      const ForecastLossFinishArgs b = finish_arguments(c, run.sums, bench);
+      ISOBAR_RUN(bench.device(), forecast_loss_finish, b);
+      bench.check("loss", {b.loss}, loss);
+    });
+  }
 }
 
 }  // namespace isobar::testing

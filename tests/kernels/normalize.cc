@@ -1,4 +1,5 @@
-// normalize and denormalize: every channel with its own statistics, the extra planes, fp32 and fp64.
+// normalize and denormalize: every channel with its own statistics, missing points and their masks, the extra planes,
+// fp32 and fp64.
 #include "kernels/cases/normalize.h"
 
 #include <limits>
@@ -71,6 +72,97 @@ TEST_CASE("normalize uses each channel's statistics and appends the planes") {
                              bench.operands({{"x", x}, {"mean", mean}, {"std", std}, {"planes", planes}}));
         ISOBAR_RUN(bench.device(), normalize, a);
         bench.check("y", {a.y}, y);
+      });
+    }
+}
+
+namespace {
+
+// What missing points are filled with; those of the second channel, if there is one, stay missing.
+Values fills(Shape s) {
+  Values fill = random_values(s.channels, DType::fp64, 6, 30, 280);
+  if (s.channels > 1) fill[1] = std::nan("");
+  return fill;
+}
+
+// About a third of the points is missing; of the first channel all.
+Values with_holes(Values x, Shape s) {
+  const Values drawn = uniform_values(x.size(), DType::fp64, 7, 0, 1);
+  for (std::int64_t i = 0; i < x.size(); ++i)
+    if (drawn[i] < 0.3 || (i < s.pixels() && s.channels > 2)) x[i] = std::nan("");
+  return x;
+}
+
+// Channels, not in their order, one of them twice.
+std::vector<std::int64_t> masked_channels(Shape s) {
+  return s.channels > 2 ? std::vector<std::int64_t>{s.channels - 1, 0, s.channels - 1} : std::vector<std::int64_t>{0};
+}
+
+}  // namespace
+
+TEST_CASE("normalize fills missing points, and appends the masks before the planes") {
+  for (DType dtype : {DType::fp32, DType::fp64})
+    for (Shape s : kShapes)
+      for (const bool fills_them : {false, true})
+        for (const bool has_masks : {false, true}) {
+          const Values x = with_holes(fields(s), s), mean = means(s), std = stds(s), fill = fills(s);
+          const Values planes = random_values(s.batch * s.extra, DType::fp64, 4);
+          const std::vector<std::int64_t> masks = has_masks ? masked_channels(s) : std::vector<std::int64_t>{};
+          const Values channels = values_of({masks.begin(), masks.end()}, DType::i32);
+          const auto count = static_cast<std::int64_t>(masks.size());
+          const auto [y] = expected(dtype, [&]<class Real>(Arithmetic<Real>) {
+            std::array<std::vector<Real>, 1> out;
+            const auto is_missing = [&](std::int64_t b, std::int64_t c, std::int64_t i) {
+              return std::isnan(x.v[static_cast<std::size_t>((b * s.channels + c) * s.pixels() + i)]);
+            };
+            const auto value = [&](std::int64_t b, std::int64_t c, std::int64_t i) {
+              if (c >= s.channels + count) return statistic<Real>(planes, b * s.extra + c - s.channels - count, dtype);
+              if (c >= s.channels)
+                return is_missing(b, masks[static_cast<std::size_t>(c - s.channels)], i) ? Real(0) : Real(1);
+              const Real here = is_missing(b, c, i) && fills_them
+                                    ? statistic<Real>(fill, c, dtype)
+                                    : static_cast<Real>(x[(b * s.channels + c) * s.pixels() + i]);
+              return (here - statistic<Real>(mean, c, dtype)) / statistic<Real>(std, c, dtype);
+            };
+            for (std::int64_t b = 0; b < s.batch; ++b)
+              for (std::int64_t c = 0; c < s.channels + count + s.extra; ++c)
+                for (std::int64_t i = 0; i < s.pixels(); ++i) out[0].push_back(value(b, c, i));
+            return out;
+          });
+          INFO(name_of(dtype) << ", " << name_of_shape(s) << ", fills " << fills_them << ", masks " << count);
+          on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+            std::vector<Given> given = {{"x", x}, {"mean", mean}, {"std", std}, {"planes", planes}};
+            if (fills_them) given.push_back({"fill", fill});
+            if (has_masks) given.push_back({"masks", channels});
+            const NormalizeArgs a = cases::normalize({.batch = s.batch,
+                                                      .channels = s.channels,
+                                                      .mask_count = count,
+                                                      .extra = s.extra,
+                                                      .height = s.height,
+                                                      .width = s.width,
+                                                      .dtype = dtype},
+                                                     bench.operands(given));
+            ISOBAR_RUN(bench.device(), normalize, a);
+            bench.check("y", {a.y}, y, Norm::ulps);
+          });
+        }
+}
+
+TEST_CASE("normalize gives other points the same bits, whether missing ones are filled or not") {
+  for (DType dtype : {DType::fp32, DType::fp64})
+    for (Shape s : kShapes) {
+      const Values x = with_holes(fields(s), s), mean = means(s), std = stds(s);
+      const Values fill = constant_values(s.channels, DType::fp64, std::nan(""));
+      INFO(name_of(dtype) << ", " << name_of_shape(s));
+      on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+        const auto run = [&](const Values* filled_with) {
+          const NormalizeArgs a = cases::normalize(
+              {.batch = s.batch, .channels = s.channels, .height = s.height, .width = s.width, .dtype = dtype},
+              bench.operands({{"x", x}, {"mean", mean}, {"std", std}, {"fill", filled_with}}));
+          ISOBAR_RUN(bench.device(), normalize, a);
+          return a.y;
+        };
+        bench.check_equal("y", {run(&fill)}, bench.read({run(nullptr)}));
       });
     }
 }

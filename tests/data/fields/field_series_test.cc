@@ -16,6 +16,7 @@
 #include "data/fields/catalog.h"
 #include "data/fields/field_file.h"
 #include "data/fields/field_series.h"
+#include "data/fields/pairs.h"
 #include "data/files/hdf5.h"
 #include "engine/files/reader.h"
 #include "kernels/common/check.h"
@@ -412,7 +413,8 @@ TEST_CASE("dataset: every kind of bad input is one sentence with the file's name
 
   CHECK(refusal({.paths = {folder / "nowhere"}}) == std::string(folder / "nowhere") + " does not exist");
   std::filesystem::create_directory(folder / "empty");
-  CHECK(refusal({.paths = {folder / "empty"}}) == std::string(folder / "empty") + " holds no .h5 files");
+  CHECK(refusal({.paths = {folder / "empty"}}) ==
+        std::string(folder / "empty") + " holds no .h5 files, no NetCDF files and no Zarr stores");
 
   testing::write_text(path, "this is not HDF5");
   CHECK(refusal({.paths = {path}}) == path + " is not an HDF5 file");
@@ -611,7 +613,8 @@ TEST_CASE("dataset: every fact of a file is told to other processes") {
                          .latitudes = {60, 0.1},
                          .longitudes = {0, 1.5, 3},
                          .time = TimeFacts{{0, 6.25}, "hours since 1900-01-01", "standard", true},
-                         .fill_values = {-999, 1e20F}};
+                         .fill_values = {-999, 1e20F},
+                         .left_out = {"soil has 4 entries on its axis 'depth'"}};
   CHECK(facts_from_json(to_json(facts)) == facts);
   FieldFacts timeless = facts;
   timeless.time.reset();

@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <numbers>
 #include <string>
@@ -89,6 +90,52 @@ TEST_CASE("statistics: ragged years with a large mean, against long double, for 
 
   const auto part = compute_statistics(FieldSeries({.paths = {folder.path()}, .range = StepRange{5, 6}}));
   CHECK(part.time_means[0] == static_cast<double>(years[1][0]));
+}
+
+TEST_CASE("statistics: differences of pairs without a hole, against numbers by hand, for any window and threads") {
+  const testing::TemporaryFolder folder;
+  // One channel of two points; a hole follows step 3.
+  const std::vector<float> values = {1, 10, 2, 30, 4, 20, 8, 60, 100, 0, 103, 1};
+  testing::write_labelled_fields(folder / "2001.h5", {6, 1, 1, 2}, {.names = {"t2m"}, .hours = {0, 6, 12, 18, 48, 54}},
+                                 values);
+  const auto computed = [&](std::int64_t dt, const StepRange& range, int threads, std::int64_t window_bytes) {
+    return compute_statistics(FieldSeries({.paths = {folder / "2001.h5"}, .dt = dt, .range = range}), threads,
+                              window_bytes, TimeDifferences::computed);
+  };
+  for (const std::int64_t window_bytes : {1, 16, 1 << 20})
+    for (const int threads : {1, 3}) {
+      // 1 20, 2 -10, 4 40, then 3 1: mean 61/8, squares 2531.
+      const ComputedStatistics one = computed(1, {0, 6}, threads, window_bytes);
+      CHECK(one.pairs == 4);
+      CHECK(one.time_diff_stds[0] == testing::Approx(std::sqrt(2531.0 / 8 - 61.0 / 8 * 61.0 / 8)).epsilon(1e-14));
+      // 3 10, 6 30.
+      const ComputedStatistics two = computed(2, {0, 6}, threads, window_bytes);
+      CHECK(two.pairs == 2);
+      CHECK(two.time_diff_stds[0] == testing::Approx(std::sqrt(1045.0 / 4 - 12.25 * 12.25)).epsilon(1e-14));
+      CHECK(two.time_means == one.time_means);
+      // A range: steps 2 to 4, whose only pair is 2 and 3: 4 40. Means of 4 20, 8 60, 100 0.
+      const ComputedStatistics part = computed(1, {2, 5}, threads, window_bytes);
+      CHECK(part.pairs == 1);
+      CHECK(part.time_diff_stds == std::vector<double>{18});
+      CHECK(part.means[0] == testing::Approx(32).epsilon(1e-14));
+      CHECK(part.time_means[1] == testing::Approx(80.0 / 3).epsilon(1e-14));
+      CHECK(computed(5, {0, 6}, threads, window_bytes).time_diff_stds.empty());
+      CHECK(computed(6, {0, 6}, threads, window_bytes).pairs == 0);
+    }
+  const FieldSeries all({.paths = {folder / "2001.h5"}});
+  const ComputedStatistics with = compute_statistics(all, 2, 16, TimeDifferences::computed),
+                           without = compute_statistics(all, 2, 16);
+  CHECK(without.time_diff_stds.empty());
+  CHECK(with.means == without.means);
+  CHECK(with.stds == without.stds);
+  CHECK(with.time_means == without.time_means);
+
+  const std::string stats = folder / "stats";
+  write_statistics(with, 1, 2, stats);
+  CHECK(read_npy(stats + "/time_diff_stds.npy").shape == Shape{1, 1, 1, 1});
+  CHECK(read_npy(stats + "/time_diff_stds.npy").values == with.time_diff_stds);
+  write_statistics(without, 1, 2, stats);
+  CHECK_FALSE(std::filesystem::exists(stats + "/time_diff_stds.npy"));  // it was of other data
 }
 
 TEST_CASE("statistics: NaN in the fields is refused") {
@@ -208,4 +255,37 @@ TEST_CASE("scores: pooled, and as the mean of samples") {
   CHECK(totals.raw().size() == 15);
   totals.add(std::vector<double>(16));  // two samples at once
   CHECK(totals.samples() == 4);
+}
+
+TEST_CASE("scores: of missing points neither sums nor samples know, and means are over what is present") {
+  // Three samples of two channels on 4 pixels of weight 1 in the mean: the four sums, the weights present and missing.
+  ScoreTotals totals(2, 4, true);
+  totals.add(std::vector<double>{16, 1, 2, 3, 4, 0, /**/ 18, 2, 4, 1, 2, 2});
+  totals.add(std::vector<double>{4, 5, 6, 7, 1, 3, /**/ 0, 0, 0, 0, 0, 4});  // nothing of the second channel
+  CHECK(totals.samples() == 2);
+  totals.add(std::vector<double>{0, 0, 0, 0, 0, 4, /**/ 0, 0, 0, 0, 0, 4});  // nothing at all
+  CHECK(totals.samples() == 2);
+  CHECK(totals.rmse() == std::vector<double>{std::sqrt(20.0 / 5), std::sqrt(18.0 / 2)});
+  CHECK(totals.mean_sample_rmse() == std::vector<double>{2, 3});
+  CHECK(totals.acc() == std::vector<double>{6 / std::sqrt(8.0 * 10), 2 / std::sqrt(4.0 * 1)});
+  CHECK_THROWS_WITH(totals.add(std::vector<double>(8)), "scores of 2 channels do not come in 8 numbers");
+
+  // A channel that is never there has no score; the other's is not touched by it.
+  ScoreTotals never(2, 4, true);
+  never.add(std::vector<double>{16, 1, 2, 3, 4, 0, /**/ 0, 0, 0, 0, 0, 4});
+  CHECK(never.rmse()[0] == 2);
+  CHECK(std::isnan(never.rmse()[1]));
+  CHECK(std::isnan(never.mean_sample_rmse()[1]));
+  CHECK(std::isnan(never.acc()[1]));
+}
+
+TEST_CASE("scores: where no point is missing, a mask changes no bit") {
+  ScoreTotals plain(1, 3), masked(1, 3, true);
+  for (const double error : {0.1, 0.7, 1.3}) {
+    plain.add(std::vector<double>{error, 0.3, 0.2, 0.5});
+    masked.add(std::vector<double>{error, 0.3, 0.2, 0.5, 2.9, 0});  // weights whose mean is not quite 1
+  }
+  CHECK(masked.rmse() == plain.rmse());
+  CHECK(masked.mean_sample_rmse() == plain.mean_sample_rmse());
+  CHECK(masked.acc() == plain.acc());
 }

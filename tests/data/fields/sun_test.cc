@@ -2,12 +2,14 @@
 // is known of sphere and orbit.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <numbers>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "data/fields/calendar.h"
@@ -288,19 +290,27 @@ TEST_CASE("Computed planes: longitudes beyond 180 have the bits of those west of
 }
 
 TEST_CASE("Computed planes: threads write what one thread writes") {
-  const ComputedPlanes planes(computed_channel_names(), globe(19, 36), 6, RadiationUnit::joule);
+  const ComputedPlanes planes(computed_channel_names(), globe(5, 12), 1, RadiationUnit::joule);
   const auto written = [&](double hours) {
-    std::vector<float> values(5 * 19 * 36);
-    planes.write(hours, 0, 19, values.data());
+    std::vector<float> values(5 * 5 * 12);
+    planes.write(hours, 0, 5, values.data());
     return values;
   };
-  std::array<std::vector<float>, 4> together;
+  constexpr std::size_t kThreads = 4, kInstants = 10, kRounds = 1000;  // long enough that they run at the same time
+  std::vector<std::vector<float>> alone;
+  for (std::size_t i = 0; i < kInstants; ++i) alone.push_back(written(490000 + 5 * static_cast<double>(i)));
+  std::atomic<int> wrong{0};
   {
     std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < 4; ++i)
-      threads.emplace_back([&, i] { together[i] = written(490000 + 5 * static_cast<double>(i)); });
+    for (std::size_t t = 0; t < kThreads; ++t)
+      threads.emplace_back([&, t] {
+        for (std::size_t round = 0; round < kRounds; ++round) {
+          const std::size_t i = (round + t) % kInstants;
+          if (written(490000 + 5 * static_cast<double>(i)) != alone[i]) ++wrong;
+        }
+      });
   }
-  for (std::size_t i = 0; i < 4; ++i) CHECK(together[i] == written(490000 + 5 * static_cast<double>(i)));
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("Computed planes: mean and deviation are those of the globe over a year") {

@@ -98,8 +98,9 @@ TEST_CASE("timeline: a time that two files have is an error that names both") {
   const TemporaryFolder folder;
   write_labelled_fields(folder / "a.h5", {3, 1, 1, 2}, {.hours = hours_from(0, 3)});
   write_labelled_fields(folder / "b.h5", {3, 1, 1, 2}, {.hours = hours_from(12, 3)});
+  const std::string a = folder / "a.h5", b = folder / "b.h5";
   CHECK_THROWS_WITH(FieldSeries({.paths = {folder.path()}}),
-                    folder / "b.h5" + " begins at 2001-01-01T12:00, when " + (folder / "a.h5") +
+                    b + " begins at 2001-01-01T12:00, when " + a +
                         ", with the same variables, has not ended: it ends at 2001-01-01T12:00");
   CHECK_NOTHROW(FieldSeries({.paths = {folder.path()}, .spans_files = false}));
 }
@@ -140,7 +141,7 @@ TEST_CASE("timeline: files that cannot be joined are refused") {
     return FieldSeries({.paths = {folder.path()}, .channels = std::move(names), .choose = true});
   };
   CHECK(choose({"u"}).steps() == 2);
-  CHECK_THROWS_WITH(choose({"u", "w"}), folder.path() + " has no channel w; it has t, u");
+  CHECK_THROWS_WITH(choose({"u", "w"}), folder.path().string() + " has no channel w; it has t, u");
 
   const TemporaryFolder untimed;
   write_labelled_fields(untimed / "t.h5", {2, 1, 1, 2}, {.names = {"t"}});
@@ -168,7 +169,7 @@ TEST_CASE("timeline: channels are chosen by any of their names, in the order ask
                     ContainsSubstring("both have the channel t2m, but not the same ones of the others"));
   write_labelled_fields(folder / "c.h5", {2, 2, 1, 2}, {.names = {"2m_temperature", "t2m"}});
   CHECK_THROWS_WITH(FieldSeries({.paths = {folder / "c.h5"}, .channels = {"2t"}, .choose = true}),
-                    folder / "c.h5" + ": the name 2t fits two channels, 2m_temperature and t2m");
+                    std::string(folder / "c.h5") + ": the name 2t fits two channels, 2m_temperature and t2m");
 }
 
 TEST_CASE("timeline: ranges of dates include both ends, and a day ends with its last step") {
@@ -183,7 +184,7 @@ TEST_CASE("timeline: ranges of dates include both ends, and a day ends with its 
   CHECK(steps("2001-01-01T06", "2001-01-02T12") == StepRange{1, 7});
   CHECK(steps("2001-01-01T06:30", "2001-01-03T18:00") == StepRange{2, 12});
   CHECK_THROWS_WITH(steps("2001-01-03", "2001-01-04"), "train_range [2001-01-03, 2001-01-04] goes beyond the data of " +
-                                                           folder.path() +
+                                                           folder.path().string() +
                                                            ", which are from 2001-01-01T00:00 to 2001-01-03T18:00");
   CHECK_THROWS_WITH(steps("2000-12-31", "2001-01-02"), ContainsSubstring("goes beyond the data"));
   CHECK_THROWS_WITH(steps("2001-01-03", "2001-01-02"), ContainsSubstring("is reversed"));

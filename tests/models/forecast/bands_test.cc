@@ -39,6 +39,17 @@ Tensor rows_of(const Tensor& x, std::int64_t first, std::int64_t count) {
   return part;
 }
 
+// With missing points (NaN): all of the first field, every third of the second, and so on.
+Tensor with_holes(const Tensor& x) {
+  std::vector<double> values = x.to_vector();
+  const std::size_t plane = static_cast<std::size_t>(x.size(-2) * x.size(-1));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (i / plane % 3 == 0 || (i / plane % 3 == 1 && i % 3 == 0)) values[i] = std::nan("");
+  Tensor holed = Tensor::empty(x.shape(), x.dtype(), x.device());
+  holed.set_values(values);
+  return holed;
+}
+
 }  // namespace
 
 TEST_CASE("bands: patches of a band are those rows of the whole picture's patches") {
@@ -81,24 +92,27 @@ TEST_CASE("bands: the sums of the scores are those of their formulas") {
 TEST_CASE("bands: the sums of the scores of all bands give the whole picture's scores") {
   constexpr std::int64_t kHeight = 9;
   const Shape shape{3, 2, kHeight, 7};
-  for (const DType dtype : {DType::fp64, DType::fp32}) {
-    const Tensor forecast = random_tensor(shape, 1, dtype), target = random_tensor(shape, 2, dtype);
+  const auto check = [&](DType dtype, bool masked) {
+    const Tensor forecast = random_tensor(shape, 1, dtype), whole_target = random_tensor(shape, 2, dtype);
+    const Tensor target = masked ? with_holes(whole_target) : whole_target;
+    const std::size_t per_channel = masked ? 6 : 4;
     const Tensor climatology = random_tensor({2, kHeight, 7}, 3, dtype);
     Tensor weights = Tensor::empty({kHeight}, dtype, Device{});
     weights.set_values({0.1, 0.5, 1, 1.5, 2, 1.5, 1, 0.5, 0.1});
     for (const Tensor& climate : {climatology, Tensor()}) {
-      const std::vector<double> whole = score_sums(forecast, target, weights, climate).to_vector();
+      const std::vector<double> whole = score_sums(forecast, target, weights, climate, masked).to_vector();
       std::vector<double> added(whole.size(), 0.0);
       for (const auto& [first, count] : Bands{{0, 4}, {4, 1}, {5, 4}}) {
         const std::vector<double> part =
             score_sums(rows_of(forecast, first, count), rows_of(target, first, count), weights.slice(first, {count}),
-                       climate.defined() ? rows_of(climate, first, count) : Tensor())
+                       climate.defined() ? rows_of(climate, first, count) : Tensor(), masked)
                 .to_vector();
         for (std::size_t i = 0; i < added.size(); ++i) added[i] += part[i];
       }
       for (std::size_t i = 0; i < whole.size(); ++i)
-        CHECK(std::abs(added[i] - whole[i]) <= 1e-14 * (whole[i / 4 * 4 + 2] + whole[i / 4 * 4 + 3]));
-      ScoreTotals all(2, kHeight * 7), of_bands(2, kHeight * 7);
+        CHECK(std::abs(added[i] - whole[i]) <= 1e-14 * (std::abs(whole[i]) + whole[i / per_channel * per_channel + 2] +
+                                                        whole[i / per_channel * per_channel + 3]));
+      ScoreTotals all(2, kHeight * 7, masked), of_bands(2, kHeight * 7, masked);
       all.add(whole);
       of_bands.add(added);
       for (std::size_t c = 0; c < 2; ++c) {
@@ -107,7 +121,9 @@ TEST_CASE("bands: the sums of the scores of all bands give the whole picture's s
         CHECK(std::abs(of_bands.acc()[c] - all.acc()[c]) <= 1e-14);
       }
     }
-  }
+  };
+  for (const DType dtype : {DType::fp64, DType::fp32})
+    for (const bool masked : {false, true}) check(dtype, masked);
 }
 
 TEST_CASE("bands: a rank weighs the rows of its own band") {
@@ -123,8 +139,11 @@ TEST_CASE("bands: a rank weighs the rows of its own band") {
                         .row_weights = {0.1, 0.3, 0.7, 1.1, 1.3, 1.7, 1.5, 1.3},
                         .latitudes = {},
                         .longitudes = {}};
+  const bool masked = GENERATE(false, true);
+  if (masked) options.forecast.missing = NumbersOrWords{{info.channel_names.front(), "mean"}};
   const Tensor forecast = random_tensor({2, kChannels, kHeight, kWidth}, 1),
-               target = random_tensor({2, kChannels, kHeight, kWidth}, 2);
+               present = random_tensor({2, kChannels, kHeight, kWidth}, 2);
+  const Tensor target = masked ? with_holes(present) : present;
   const Forecaster whole(options, compute, info, Device{});
   const double loss = whole.loss(forecast, target).to_vector()[0];
   const std::vector<double> scores = whole.scores(forecast, target);

@@ -2,6 +2,7 @@
 #include "models/forecast/input.h"
 
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "data/fields/calendar.h"
@@ -90,4 +91,59 @@ TEST_CASE("input: the change is added to the channels, and a diagnostic is the n
   CHECK(add_leading_channels(x, given, 2).to_vector() ==
         std::vector<double>{11, 22, 33, 44, 5, 6, 107, 208, 309, 410, 11, 12});
   CHECK_THROWS_AS(add_leading_channels(x, given, 4), Error);
+}
+
+TEST_CASE("input: missing points of an input are filled in the data's units, those of a target stay missing") {
+  ForecastOptions options;
+  options.img_size = {1, 2};
+  options.n_in_channels = options.n_out_channels = 2;
+  options.time_features = false;
+  FieldsInfo info;
+  info.statistics = {.means = {1, -2}, .stds = {0.5, 4}};
+  Tensor fields = Tensor::empty({1, 2, 1, 2}, DType::fp32, Device{});
+  fields.set_values({std::nan(""), 2, 6, std::nan("")});
+  const Batch batch{{"input", fields}, {"target", fields}};
+  const FieldInput filled(options, info, {0, 1}, DType::fp64, Device{}, {3, -2}),
+      plain(options, info, {0, 1}, DType::fp64, Device{});
+  CHECK(filled.input_of(batch).to_vector() == std::vector<double>{4, 2, 2, 0});
+  for (const Tensor& holed : {plain.input_of(batch), plain.target_of(batch), filled.target_of(batch)}) {
+    const std::vector<double> values = holed.to_vector();
+    CHECK(std::isnan(values[0]));
+    CHECK(values[1] == 2);
+    CHECK(values[2] == 2);
+    CHECK(std::isnan(values[3]));
+  }
+  CHECK_THROWS_WITH(FieldInput(options, info, {0, 1}, DType::fp64, Device{}, {3}),
+                    "missing points: 1 values to fill 2 channels with");
+}
+
+TEST_CASE("input: masks follow the planes, and a forecast is missing where the data never have a value") {
+  ForecastOptions options;
+  options.img_size = {1, 2};
+  options.channels = {"sst"};
+  options.forcing_channels = {"ice"};
+  options.n_in_channels = 2;
+  options.n_out_channels = 1;
+  options.time_features = false;
+  options.history = 1;
+  options.missing = NumbersOrWords{{"sst", 300.0}, {"ice", "mean"}};
+  options.missing_masks = {"ice", "sst"};
+  CHECK(options.may_be_missing("sst"));
+  CHECK_FALSE(options.may_be_missing("t2m"));
+  FieldsInfo info;
+  info.channel_names = {"sst", "ice"};
+  info.statistics = {.means = {290, 0.5}, .stds = {5, 0.25}};
+  info.never_there = {0, 1};
+  const FieldInput fields(options, info, {0, 1}, DType::fp64, Device{}, {300, 0.5});
+  CHECK(fields.planes() == 5);  // sst, sst before, ice, mask of ice, mask of sst
+  Tensor raw = Tensor::empty({1, 3, 1, 2}, DType::fp32, Device{});
+  raw.set_values({295, std::nan(""), 285, std::nan(""), std::nan(""), 0.75});
+  CHECK(fields.input_of({{"input", raw}}).to_vector() == std::vector<double>{1, 2, -1, 2, 0, 1, 0, 1, 1, 0});
+
+  Tensor forecast = Tensor::empty({1, 1, 1, 2}, DType::fp64, Device{});
+  forecast.set_values({0.5, 0.25});
+  CHECK(fields.with_never_there_filled(forecast).to_vector() == std::vector<double>{0.5, 2});
+  const std::vector<double> missing = fields.without_never_there(forecast).to_vector();
+  CHECK(missing[0] == 0.5);
+  CHECK(std::isnan(missing[1]));
 }

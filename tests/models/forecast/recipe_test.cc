@@ -114,12 +114,12 @@ TEST_CASE("one folder is split into what was asked for and the rest, else its la
   RunConfig config = read_config(entries_of(assignments));
   SplitOptions& split = forecast_of(config).split;
   split.complete_ranges(100);
-  CHECK(split.train_range == train);
-  CHECK(split.valid_range == valid);
+  CHECK(split.train_range == RangeValue(train));
+  CHECK(split.valid_range == RangeValue(valid));
   SplitOptions odd;
   odd.complete_ranges(27);
-  CHECK(odd.train_range == StepRange{0, 21});
-  CHECK(odd.valid_range == StepRange{21, 27});
+  CHECK(odd.train_range == RangeValue(StepRange{0, 21}));
+  CHECK(odd.valid_range == RangeValue(StepRange{21, 27}));
   SplitOptions all;
   all.train_range = StepRange{0, 100};
   CHECK_THROWS_WITH(all.complete_ranges(100),
@@ -140,7 +140,7 @@ TEST_CASE("what is left to one folder of files is filled and told") {
   CHECK(told[0] ==
         "from the data: img_size [30,44], n_in_channels 2, n_out_channels 2, time_features false, patch_size 2");
   CHECK(told[1] == "training and validation are parts of " + path + " (10 steps): train_range [0,8]");
-  CHECK(recipe.split.train_range == StepRange{0, 8});
+  CHECK(recipe.split.train_range == RangeValue(StepRange{0, 8}));
   CHECK(config.origins.where("train_range") == "config key train_range in the data");
   CHECK(recipe.fill_from_data(config.origins, catalog).empty());  // nothing is left
 }

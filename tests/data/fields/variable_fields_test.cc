@@ -1,0 +1,347 @@
+// Fields of named variables: axes in any order, rows turned north to south, levels as names, packed numbers, and what
+// is no channel. The files are NetCDF-4 as HDF5 writes it; tests/data/files/stored_arrays_test.cc has other formats.
+#include "data/fields/variable_fields.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/fields/constants.h"
+#include "data/fields/field_axes.h"
+#include "data/fields/field_series.h"
+#include "data/fields/packing.h"
+#include "kernels/common/check.h"
+#include "tests/harness/data_files.h"
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+using testing::ContainsSubstring;
+using testing::TemporaryFolder;
+
+namespace {
+
+using Numbers = std::vector<double>;
+using Names = std::vector<std::string>;
+
+constexpr int kSteps = 3, kLevels = 2, kRows = 4, kColumns = 3;
+
+// Every value tells its step, level, row counted from the north, and column.
+double value_at(int step, int level, int row, int column) {
+  return 1000 * step + 100 * level + 10 * row + column;
+}
+
+struct TestFile {
+  explicit TestFile(const std::string& path) : file(hdf5::File::create(path)) {}
+
+  void axis(const std::string& name, const Numbers& values, const std::string& units) {
+    file.write(name, std::array{static_cast<std::int64_t>(values.size())}, std::span<const double>(values));
+    if (!units.empty()) file.write_attribute(name, "units", units);
+    extents[name] = static_cast<std::int64_t>(values.size());
+  }
+  // The usual axes, the rows in this direction.
+  void usual_axes(bool northwards = false) {
+    axis("time", {0, 6, 12}, "hours since 2001-01-01");
+    axis("level", {500, 850}, "millibars");
+    axis("latitude", northwards ? Numbers{-30, 0, 30, 60} : Numbers{60, 30, 0, -30}, "degrees_north");
+    axis("longitude", {0, 120, 240}, "degrees_east");
+  }
+  // A variable on these axes; value(place) gets the position on each axis by its name.
+  template <class Value>
+  void variable(const std::string& name, const Names& axes, const Value& value, bool is_integer = false) {
+    std::vector<std::int64_t> shape;
+    for (const std::string& axis : axes) shape.push_back(extents.at(axis));
+    std::int64_t count = 1;
+    for (const std::int64_t extent : shape) count *= extent;
+    Numbers values;
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::map<std::string, int> place;
+      std::int64_t rest = i;
+      for (std::size_t a = axes.size(); a-- > 0; rest /= shape[a]) place[axes[a]] = static_cast<int>(rest % shape[a]);
+      values.push_back(value(place));
+    }
+    if (is_integer) {
+      std::vector<std::int64_t> whole(values.begin(), values.end());
+      file.write(name, shape, std::span<const std::int64_t>(whole));
+    } else {
+      file.write(name, shape, std::span<const float>(std::vector<float>(values.begin(), values.end())));
+    }
+    file.write_dimensions(name, axes);
+  }
+
+  hdf5::File file;
+  std::map<std::string, std::int64_t> extents;
+};
+
+std::vector<float> step_of(const FieldSeries& series, std::int64_t step) {
+  std::vector<float> fields(static_cast<std::size_t>(series.values()));
+  series.read_step(step, fields.data());
+  return fields;
+}
+
+std::string refusal(const std::string& path) {
+  try {
+    FieldSeries({.paths = {path}});
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("variables: axes lie in any order, and rows are turned north to south") {
+  const TemporaryFolder folder;
+  const std::vector<Names> orders{{"time", "level", "latitude", "longitude"},
+                                  {"time", "level", "longitude", "latitude"},
+                                  {"level", "latitude", "longitude", "time"},
+                                  {"longitude", "time", "latitude", "level"}};
+  for (const bool northwards : {false, true}) {
+    for (std::size_t order = 0; order < orders.size(); ++order) {
+      const std::string path = folder / (std::to_string(order) + (northwards ? "n.nc" : "s.nc"));
+      TestFile out(path);
+      out.usual_axes(northwards);
+      out.variable("u", orders[order], [&](std::map<std::string, int>& at) {
+        const int row = northwards ? kRows - 1 - at["latitude"] : at["latitude"];
+        return value_at(at["time"], at["level"], row, at["longitude"]);
+      });
+      out.file.write_attribute("u", "units", "m s**-1");
+      out.file.close();
+
+      const FieldSeries series({.paths = {path}, .height = 3, .width = 2});
+      CHECK(series.channel_names() == Names{"u500", "u850"});
+      CHECK(series.latitudes() == Numbers{60, 30, 0});
+      CHECK(series.longitudes() == Numbers{0, 120});
+      CHECK(series.labels().units == Names{"m s**-1", "m s**-1"});
+      CHECK(series.labels().step_hours == 6);
+      CHECK(series.time_of(1).iso() == "2001-01-01T06:00");
+      const std::vector<float> fields = step_of(series, 2);
+      for (int level = 0; level < kLevels; ++level)
+        for (int row = 0; row < 3; ++row)
+          for (int column = 0; column < 2; ++column)
+            CHECK(fields[static_cast<std::size_t>((level * 3 + row) * 2 + column)] ==
+                  static_cast<float>(value_at(2, level, row, column)));
+      std::vector<float> band(2UL * 2);  // one row of both levels
+      series.read_step(1, {2, 1}, band.data());
+      CHECK(band[1] == static_cast<float>(value_at(1, 0, 2, 1)));
+      CHECK(band[2] == static_cast<float>(value_at(1, 1, 2, 0)));
+    }
+  }
+}
+
+TEST_CASE("variables: pressure is in hPa, model levels keep their numbers, and names are ECMWF's") {
+  const TemporaryFolder folder;
+  TestFile out(folder / "a.nc");
+  out.usual_axes();
+  out.axis("plev", {50000, 100}, "Pa");
+  out.axis("hybrid", {137, 1}, "");
+  const auto zero = [](std::map<std::string, int>&) { return 0; };
+  out.variable("temperature", {"time", "plev", "latitude", "longitude"}, zero);
+  out.variable("q", {"time", "hybrid", "latitude", "longitude"}, zero);
+  out.variable("2m_temperature", {"time", "latitude", "longitude"}, zero);
+  out.variable("air", {"time", "latitude", "longitude"}, zero);
+  out.file.close();
+  CHECK(FieldSeries({.paths = {folder / "a.nc"}}).channel_names() ==
+        Names{"t2m", "air", "q_ml137", "q_ml1", "t500", "t1"});
+}
+
+TEST_CASE("variables: what cannot be a channel is left out, with the reason") {
+  const TemporaryFolder folder;
+  TestFile out(folder / "a.nc");
+  out.usual_axes();
+  out.axis("depth", {0.1, 0.5}, "m");
+  out.axis("number", {0}, "");
+  const auto zero = [](std::map<std::string, int>&) { return 0; };
+  out.variable("stl", {"time", "depth", "latitude", "longitude"}, zero);
+  out.variable("orography", {"latitude", "longitude"}, zero);
+  out.variable("sp", {"time", "number", "latitude", "longitude"}, zero);  // one member only
+  out.variable("mean_of_time", {"time"}, zero);
+  out.file.close();
+  const FieldSeries series({.paths = {folder / "a.nc"}});
+  CHECK(series.channel_names() == Names{"sp"});
+  CHECK(series.file(0).left_out() ==
+        Names{"orography does not change with time", "stl has 2 entries on its axis 'depth'"});
+  CHECK_THROWS_WITH(
+      FieldSeries({.paths = {folder / "a.nc"}, .channels = {"stl"}, .choose = true}),
+      ContainsSubstring("has no channel stl") && ContainsSubstring("stl has 2 entries on its axis 'depth'"));
+}
+
+TEST_CASE("variables: two variables of one short name go by their own names") {
+  const TemporaryFolder folder;
+  TestFile out(folder / "a.nc");
+  out.usual_axes();
+  out.variable("t2m", {"time", "latitude", "longitude"}, [](std::map<std::string, int>&) { return 1; });
+  out.variable("2m_temperature", {"time", "latitude", "longitude"}, [](std::map<std::string, int>&) { return 2; });
+  out.file.close();
+  CHECK(FieldSeries({.paths = {folder / "a.nc"}}).channel_names() == Names{"2m_temperature", "t2m"});
+  CHECK_THROWS_WITH(FieldSeries({.paths = {folder / "a.nc"}, .channels = {"t2m"}, .choose = true}),
+                    ContainsSubstring("the name t2m fits two channels, 2m_temperature and t2m"));
+}
+
+TEST_CASE("variables: numbers are unpacked as numpy does, and fill values are compared as they are stored") {
+  const TemporaryFolder folder;
+  TestFile out(folder / "a.nc");
+  out.usual_axes();
+  const auto stored = [](std::map<std::string, int>& at) {
+    return at["time"] == 1 && at["latitude"] == 2 && at["longitude"] == 1 ? -32767 : 7 * at["time"] + at["latitude"];
+  };
+  out.variable("t2m", {"time", "latitude", "longitude"}, stored, /*is_integer=*/true);
+  const double scale = 0.0005541355226833475, offset = 271.1016745313598;
+  out.file.write_attribute("t2m", "scale_factor", scale);
+  out.file.write_attribute("t2m", "add_offset", offset);
+  out.file.write_attribute("t2m", "_FillValue", -32767.0);
+  out.file.close();
+  const FieldSeries whole({.paths = {folder / "a.nc"}});
+  std::vector<float> fields = step_of(whole, 2);
+  for (int row = 0; row < kRows; ++row) {
+    const volatile double product = (14 + row) * scale;  // rounded before the sum
+    CHECK(fields[static_cast<std::size_t>(row * kColumns)] == static_cast<float>(product + offset));
+  }
+  CHECK_THROWS_WITH(step_of(whole, 1), ContainsSubstring("a.nc: step 1, channel t2m"));
+  const FieldSeries holed({.paths = {folder / "a.nc"}, .missing = {"t2m"}});
+  fields = step_of(holed, 1);
+  CHECK(std::ranges::count_if(fields, [](float value) { return std::isnan(value); }) == 1);
+  CHECK(std::isnan(fields[2UL * kColumns + 1]));
+}
+
+TEST_CASE("packing: fills, valid ranges, unsigned bytes, and attributes that make no sense") {
+  ArrayInfo array{.name = "x", .format = NumberFormat{NumberFormat::Kind::signed_integer, 1}};
+  const auto numbers = [](Numbers values) { return Attribute{.numbers = std::move(values)}; };
+  array.attributes = {{"scale_factor", numbers({2})},     {"add_offset", numbers({10})},
+                      {"_FillValue", numbers({-1})},      {"missing_value", numbers({5, 6})},
+                      {"valid_range", numbers({0, 250})}, {"_Unsigned", Attribute{.texts = {"true"}}}};
+  const Packing packing = packing_of(array, "f: 'x'");
+  const Numbers stored{3, -1, 5, 6, -2, -10, 120};
+  std::vector<float> out(stored.size() * 2, -7.0F);
+  unpack(packing, stored, 2, out.data());
+  CHECK(out[0] == 16);
+  for (const std::size_t missing : {1, 2, 3, 4}) CHECK(std::isnan(out[2 * missing]));  // -2 is 254, beyond the range
+  CHECK(out[10] == 2 * 246 + 10);
+  CHECK(out[12] == 250);
+  CHECK(out[1] == -7);  // between the elements
+  CHECK_FALSE(packing.is_plain());
+
+  array.attributes = {{"scale_factor", numbers({1, 2})}};
+  CHECK_THROWS_WITH(packing_of(array, "f: 'x'"), "f: 'x': the attribute 'scale_factor' should hold 1 number");
+  array.attributes = {{"scale_factor", numbers({0})}};
+  CHECK_THROWS_WITH(packing_of(array, "f: 'x'"), ContainsSubstring("a scale of 0"));
+  array.attributes = {{"add_offset", numbers({std::nan("")})}};
+  CHECK_THROWS_AS(packing_of(array, "f: 'x'"), Error);
+  array.attributes = {{"_FillValue", numbers({std::nan("")})}};
+  CHECK(packing_of(array, "f: 'x'").is_plain());
+}
+
+TEST_CASE("variables: of preliminary and final data the one that is there is taken") {
+  const TemporaryFolder folder;
+  TestFile out(folder / "a.nc");
+  out.usual_axes();
+  out.axis("expver", {1, 5}, "");
+  out.variable("sp", {"time", "expver", "latitude", "longitude"}, [](std::map<std::string, int>& at) {
+    const bool is_there = (at["time"] < 2) == (at["expver"] == 0);
+    return is_there ? 10.0 * at["time"] + at["longitude"] : std::nan("");
+  });
+  out.file.close();
+  const FieldSeries series({.paths = {folder / "a.nc"}});
+  for (int step = 0; step < kSteps; ++step) CHECK(step_of(series, step)[2] == static_cast<float>(10 * step + 2));
+}
+
+TEST_CASE("variables: files that fit nothing are refused in one sentence") {
+  const TemporaryFolder folder;
+  const auto zero = [](std::map<std::string, int>&) { return 0; };
+  {
+    TestFile out(folder / "flat.nc");
+    out.axis("x", {1, 2}, "m");
+    out.variable("height", {"x"}, zero);
+    out.file.close();
+    CHECK(refusal(folder / "flat.nc") ==
+          std::string(folder / "flat.nc") + " has no variable on time, latitude and longitude; it holds height, x");
+  }
+  {
+    TestFile out(folder / "grids.nc");
+    out.usual_axes();
+    out.axis("lat", {1, 2}, "degrees_north");
+    out.variable("a", {"time", "latitude", "longitude"}, zero);
+    out.variable("b", {"time", "lat", "longitude"}, zero);
+    out.file.close();
+    CHECK_THAT(refusal(folder / "grids.nc"),
+               ContainsSubstring("b lies on the axis 'lat' of 2, but a on 'latitude' of 4"));
+  }
+  {
+    TestFile out(folder / "calendar.nc");
+    out.usual_axes();
+    out.file.write_attribute("time", "calendar", "360_day");
+    out.variable("a", {"time", "latitude", "longitude"}, zero);
+    out.file.close();
+    CHECK_THAT(refusal(folder / "calendar.nc"), ContainsSubstring("calendar \"360_day\" is not one of"));
+  }
+  {
+    TestFile out(folder / "depth.nc");
+    out.usual_axes();
+    out.axis("lev", {1, 2}, "furlongs");
+    out.variable("a", {"time", "lev", "latitude", "longitude"}, zero);
+    out.file.close();
+    CHECK_THAT(refusal(folder / "depth.nc"), ContainsSubstring("its levels are in 'furlongs'"));
+  }
+  testing::write_text(folder / "x.grib", "GRIB and more");
+  CHECK_THAT(refusal(folder / "x.grib"), ContainsSubstring("is a GRIB file"));
+}
+
+TEST_CASE("variables: a folder of files is read by their first bytes, and .h5 files come first") {
+  const TemporaryFolder folder;
+  const auto zero = [](std::map<std::string, int>&) { return 0; };
+  TestFile out(folder / "data.cdf");
+  out.usual_axes();
+  out.variable("sp", {"time", "latitude", "longitude"}, zero);
+  out.file.close();
+  testing::write_text(folder / "notes.txt", "not data");
+  CHECK(find_field_files(folder.path().string()) == Names{folder / "data.cdf"});
+  CHECK(has_field_files(folder.path().string()));
+  testing::write_fields(folder / "2001.h5", {2, 1, 2, 2});
+  CHECK(find_field_files(folder.path().string()) == Names{folder / "2001.h5"});
+}
+
+TEST_CASE("constants: a plane is cropped, has its moments by area, and must not change") {
+  const TemporaryFolder folder;
+  {
+    TestFile out(folder / "data.nc");
+    out.usual_axes();
+    out.variable("sp", {"time", "latitude", "longitude"}, [](std::map<std::string, int>& at) { return at["time"]; });
+    out.variable("z", {"longitude", "latitude"},
+                 [](std::map<std::string, int>& at) { return 10 * at["latitude"] + at["longitude"]; });
+    out.variable("flat", {"latitude", "longitude"}, [](std::map<std::string, int>&) { return 3; });
+    out.variable("steady", {"time", "latitude", "longitude"},
+                 [](std::map<std::string, int>& at) { return at["latitude"]; });
+    out.file.close();
+  }
+  const std::string path = folder / "data.nc";
+  const FieldSeries series({.paths = {path}, .channels = {"sp"}, .choose = true, .height = 2, .width = 3});
+  const std::vector<ConstantField> fields = read_constants({{"height", path + ":z"}, {"a", path + ":steady"}}, series);
+  REQUIRE(fields.size() == 2);
+  CHECK(fields[0].name == "a");
+  CHECK(fields[1].values == std::vector<float>{0, 1, 2, 10, 11, 12});
+  // Rows at 60 and 30 degrees: weights 1/2 and sqrt(3)/2.
+  const double north = 0.5, south = std::sqrt(3) / 2, mean = (north * 1 + south * 11) / (north + south);
+  CHECK(std::abs(fields[1].mean - mean) < 1e-12);
+  const auto square = [&](double value) { return (value - mean) * (value - mean); };
+  const double variance =
+      (north * (square(0) + square(1) + square(2)) + south * (square(10) + square(11) + square(12))) /
+      (3 * (north + south));
+  CHECK(std::abs(fields[1].deviation - std::sqrt(variance)) < 1e-12);
+
+  const auto refused = [&](const std::string& place) { return read_constants({{"c", place}}, series); };
+  CHECK_THROWS_WITH(refused(path + ":sp"), ContainsSubstring("'sp' changes with time, so that it is no constant"));
+  CHECK_THROWS_WITH(refused(path + ":flat"), ContainsSubstring("is the same everywhere"));
+  CHECK_THROWS_WITH(refused(path + ":nothing"), path + " holds no 'nothing'");
+  CHECK_THROWS_WITH(refused(path), ContainsSubstring("expected FILE:VARIABLE") || ContainsSubstring("does not exist"));
+  {
+    TestFile other(folder / "other.nc");
+    other.axis("latitude", {50, 40}, "degrees_north");
+    other.axis("longitude", {0, 120, 240}, "degrees_east");
+    other.variable("z", {"latitude", "longitude"}, [](std::map<std::string, int>& at) { return at["latitude"]; });
+    other.file.close();
+  }
+  CHECK_THROWS_WITH(refused(std::string(folder / "other.nc") + ":z"), ContainsSubstring("that are not those of"));
+}

@@ -6,9 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/train/dry_run.h"
 #include "apps/train/trainer.h"
-#include "engine/storage.h"
 #include "engine/tape.h"
 #include "models/cnn/recipe.h"
 #include "models/forecast/forecaster.h"
@@ -80,7 +78,7 @@ Tensor by_hand(const Tensor& x, std::int64_t rows, std::int64_t columns, const C
       for (std::int64_t j = 0; j < columns; ++j)
         to.push_back(
             from[static_cast<std::size_t>((plane * height + std::min(i, height - 1)) * width + column(j, width))]);
-  Tensor y = Tensor::empty({x.size(0), x.size(1), rows, columns}, x.dtype(), x.device());
+  Tensor y = Tensor::empty({x.size(0), x.size(1), rows, columns}, x.dtype(), Device{});
   y.set_values(to);
   return y;
 }
@@ -106,8 +104,11 @@ TEST_CASE("padding: added rows repeat the last one, added columns are the first 
   CHECK(crop_fields(x, 2, 3).data() == x.data());
   CHECK(crop_fields(x, 1, 2).to_vector() == Values{1, 2});
   CHECK(crop_fields(x, 2, 1).to_vector() == Values{1, 4});
-  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp64}) {
-    const Tensor y = fields({2, 3, 5, 7}, 1, dtype);
+  const Device emulator{ISOBAR_HAS_EMULATOR ? DeviceKind::emulator : DeviceKind::cpu};
+  for (const auto& [device, dtype] :
+       {std::pair(Device{}, DType::fp32), std::pair(Device{}, DType::bf16), std::pair(Device{}, DType::fp64),
+        std::pair(emulator, DType::fp32), std::pair(emulator, DType::bf16)}) {
+    const Tensor y = fields({2, 3, 5, 7}, 1, dtype).to(device);
     CHECK(pad_fields(y, 8, 8, Behind::first_points).to_vector() == by_hand(y, 8, 8, wrapped).to_vector());
     CHECK(pad_fields(y, 8, 8, Behind::last_point).to_vector() == by_hand(y, 8, 8, clamped).to_vector());
     CHECK(crop_fields(pad_fields(y, 8, 8, Behind::last_point), 5, 7).to_vector() == y.to_vector());
@@ -129,8 +130,9 @@ TEST_CASE("padding: a forecast is that of the same network on a grid that was pa
             c.network, {.rows = c.rows, .columns = c.columns, .pads = false, .predicts_change = predicts_change});
         Parameters& weights = padded.parameters();
         REQUIRE(weights.weights().numel() == outside.parameters().weights().numel());
-        weights.weights().copy_from(fields({weights.weights().numel()}, 5, DType::fp64));  // heads start at zero
-        outside.parameters().weights().copy_from(weights.weights());
+        Tensor(weights.weights())
+            .copy_from(fields({weights.weights().numel()}, 5, DType::fp64));  // heads start at zero
+        Tensor(outside.parameters().weights()).copy_from(weights.weights());
         const Tensor x = fields({kBatch, kInputs, kRows, kColumns}, 2, DType::fp64);
         const Tensor by_columns =
             goes_round ? by_hand(x, c.rows, c.columns, wrapped) : by_hand(x, c.rows, c.columns, clamped);
@@ -203,7 +205,7 @@ TEST_CASE("padding: the loss is the mean over the points of the data, and its gr
   }
 }
 
-TEST_CASE("padding: a grid of 5 x 7 trains with patches of 2, and a step on shapes holds as much") {
+TEST_CASE("padding: a grid of 5 x 7 trains with patches of 2, and outside it has 5 x 7") {
   for (const bool predicts_change : {false, true}) {
     Forecaster task = forecaster(small_vit(), {.predicts_change = predicts_change}, ArithmeticType::fp32);
     TrainerOptions options{.batch = {.global_batch_size = kBatch}};

@@ -1,0 +1,235 @@
+// Whole runs on files of named variables: the bits are those of the fast layout, and channels have roles.
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/files/hdf5.h"
+#include "engine/files/reader.h"
+#include "tests/harness/isobar_command.h"
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+
+namespace isobar::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kSteps = 20, kRows = 4, kColumns = 8;
+
+struct Variable {
+  std::string name;
+  double phase;
+  bool has_holes = false;
+};
+
+double value_of(const Variable& variable, std::int64_t step, std::int64_t row, std::int64_t column) {
+  if (variable.has_holes && column < 2) return -999;
+  return 5 * std::sin(variable.phase + 0.8 * static_cast<double>(step + column)) + static_cast<double>(row);
+}
+
+std::vector<float> values_of(const Variable& variable, std::int64_t first, std::int64_t steps, bool northwards) {
+  std::vector<float> values;
+  for (std::int64_t t = first; t < first + steps; ++t)
+    for (std::int64_t y = 0; y < kRows; ++y)
+      for (std::int64_t x = 0; x < kColumns; ++x)
+        values.push_back(static_cast<float>(value_of(variable, t, northwards ? kRows - 1 - y : y, x)));
+  return values;
+}
+
+void write_axis(hdf5::File& file, const char* name, const std::vector<double>& values, const char* units) {
+  file.write(name, std::array{static_cast<std::int64_t>(values.size())}, std::span<const double>(values));
+  file.write_attribute(name, "units", units);
+}
+
+// Steps [first, first + steps) of these variables, as NetCDF-4 has them.
+void write_netcdf(const fs::path& path, const std::vector<Variable>& variables, std::int64_t first, std::int64_t steps,
+                  bool northwards) {
+  fs::create_directories(path.parent_path());
+  hdf5::File file = hdf5::File::create(path.string());
+  std::vector<double> hours, rows, columns;
+  for (std::int64_t t = first; t < first + steps; ++t) hours.push_back(6.0 * static_cast<double>(t));
+  for (std::int64_t y = 0; y < kRows; ++y)
+    rows.push_back(60 - 10.0 * static_cast<double>(northwards ? kRows - 1 - y : y));
+  for (std::int64_t x = 0; x < kColumns; ++x) columns.push_back(45.0 * static_cast<double>(x));
+  write_axis(file, "time", hours, "hours since 2001-01-01");
+  write_axis(file, "latitude", rows, "degrees_north");
+  write_axis(file, "longitude", columns, "degrees_east");
+  for (const Variable& variable : variables) {
+    file.write(variable.name, std::array{steps, kRows, kColumns},
+               std::span<const float>(values_of(variable, first, steps, northwards)));
+    file.write_dimensions(variable.name, std::array<std::string, 3>{"time", "latitude", "longitude"});
+    file.write_attribute(variable.name, "units", "K");
+    if (variable.has_holes) file.write_attribute(variable.name, "_FillValue", -999.0);
+  }
+  const std::vector<float> height = values_of({"z", 0}, 0, 1, northwards);
+  file.write("z", std::array{kRows, kColumns}, std::span<const float>(height));
+  file.write_dimensions("z", std::array<std::string, 2>{"latitude", "longitude"});
+  file.close();
+}
+
+const std::vector<Variable> kWeather{{"t2m", 0}, {"sp", 1}, {"tisr", 2}};
+
+class Sources {
+ public:
+  Sources() {
+    // Three variables in two files a set of steps, and the same as `fields`.
+    write_netcdf(folder_ / "raw/a1.nc", {kWeather[0], kWeather[2]}, 0, 12, false);
+    write_netcdf(folder_ / "raw/a2.nc", {kWeather[0], kWeather[2]}, 12, 8, false);
+    write_netcdf(folder_ / "raw/b.nc", {kWeather[1]}, 0, kSteps, false);
+    write_netcdf(folder_ / "sea/sst.nc", {{"sst", 3, true}}, 0, kSteps, true);
+    std::vector<float> fields;
+    std::vector<double> hours;
+    for (std::int64_t t = 0; t < kSteps; ++t) {
+      hours.push_back(6.0 * static_cast<double>(t));
+      for (const Variable& variable : {kWeather[0], kWeather[1]}) {
+        const std::vector<float> step = values_of(variable, t, 1, false);
+        fields.insert(fields.end(), step.begin(), step.end());
+      }
+    }
+    fs::create_directories(folder_ / "fast");
+    hdf5::File fast = hdf5::File::create(folder_ / "fast/2001.h5");
+    fast.write("fields", std::array{kSteps, std::int64_t{2}, kRows, kColumns}, std::span<const float>(fields));
+    fast.write("channel", std::vector<std::string>{"t2m", "sp"});
+    fast.write("lat", std::array{kRows}, std::span<const double>(std::vector<double>{60, 50, 40, 30}));
+    fast.write("lon", std::array{kColumns},
+               std::span<const double>(std::vector<double>{0, 45, 90, 135, 180, 225, 270, 315}));
+    fast.write("time", std::array{kSteps}, std::span<const double>(hours));
+    fast.write_attribute("time", "units", "hours since 2001-01-01");
+    fast.close();
+  }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  Outcome command(const std::string& arguments) const { return isobar_command(folder_.path(), arguments); }
+  void train(const std::string& run, const std::string& data, const std::string& more) const {
+    const Outcome outcome = command(
+        "train --config tiny --device cpu --threads 1 --data " + path(data) + " --run-dir " + path(run) +
+        " --set embed_dim=16 --set depth=1 --set num_heads=2 --set patch_size=2 --set num_iters=6 --set warmup=2"
+        " --set global_batch_size=2 --set validate_every=3 --set checkpoint_every=3 --set log_every=1 " +
+        more);
+    INFO(outcome.err);
+    CHECK(outcome.err == "");
+    REQUIRE(outcome.status == 0);
+  }
+  std::string weights(const std::string& run) const {
+    return read_file(path(run + "/checkpoints/step_00000006/model.safetensors"));
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+const std::string kNames = R"(--set 'channels=["t2m","sp"]' )";
+
+// The numbers of a weights file, without the header.
+std::string numbers_of(const std::string& safetensors) {
+  std::uint64_t header = 0;
+  std::memcpy(&header, safetensors.data(), sizeof header);
+  return safetensors.substr(sizeof header + header);
+}
+
+}  // namespace
+
+TEST_CASE("sources: variables of several files train to the bits of the fast layout") {
+  const Sources here;
+  here.train("fast_run", "fast", "");
+  here.train("raw_run", "raw", kNames);
+  CHECK(metrics_of(here.path("fast_run")) == metrics_of(here.path("raw_run")));
+  CHECK(numbers_of(here.weights("fast_run")) == numbers_of(here.weights("raw_run")));
+  // Weights forecast from either; the order of the channels in the data is theirs by name.
+  for (const std::string& data : {"fast", "raw"})
+    CHECK(here.command("forecast --device cpu --weights " + here.path("raw_run") + " --data " + here.path(data) +
+                       " --start 2 --steps 3 --out " + here.path(data + ".h5"))
+              .err == "");
+  CHECK(read_file(here.path("fast.h5")) == read_file(here.path("raw.h5")));
+}
+
+TEST_CASE("sources: every role, dates and a lead time, and the same bits when it is stopped and resumed") {
+  const Sources here;
+  const std::string roles =
+      kNames + R"(--set 'forcing_channels=["tisr"]' --set 'constant_channels={"z":")" + here.path("raw/a1.nc") +
+      R"(:z"}' --set 'computed_channels=["cos_zenith","cos_latitude"]' )" +
+      "--set history=1 --set lead_time=12h --set lr_schedule=constant " +
+      R"(--set 'train_range=["2001-01-01","2001-01-04"]' --set 'valid_range=["2001-01-05","2001-01-05"]' )";
+  here.train("whole", "raw", roles);
+  const nlohmann::json config = nlohmann::json::parse(read_file(here.path("whole/config.json")));
+  CHECK(config.at("dt") == 2);
+  CHECK(config.at("n_in_channels") == 3);
+  CHECK(config.at("n_out_channels") == 2);
+  CHECK(config.at("channel_names") == nlohmann::json{"t2m", "sp", "tisr"});
+  here.train("stopped", "raw", roles + "--set num_iters=3");
+  const Outcome resumed =
+      here.command("train --device cpu --threads 1 --resume --run-dir " + here.path("stopped") + " --set num_iters=6");
+  CHECK(resumed.status == 0);
+  CHECK(numbers_of(here.weights("stopped")) == numbers_of(here.weights("whole")));
+
+  const std::string forecast = "forecast --device cpu --weights " + here.path("whole") + " --data " + here.path("raw") +
+                               " --out " + here.path("f.h5");
+  const Outcome two = here.command(forecast + " --start 2 --steps 2");
+  CHECK(two.err == "");
+  CHECK_THAT(two.out, ContainsSubstring("+24 h"));
+  CHECK_THAT(here.command(forecast + " --start 1 --steps 2").err, ContainsSubstring("earlier states before it"));
+}
+
+TEST_CASE("sources: diagnostics are forecast and not read, and have a persistence of their own") {
+  const Sources here;
+  here.train("run", "raw", R"(--set 'channels=["sp"]' --set 'diagnostic_channels=["t2m"]' )");
+  const nlohmann::json summary = nlohmann::json::parse(read_file(here.path("run/summary.json")));
+  here.train("both", "raw", kNames);
+  const nlohmann::json both = nlohmann::json::parse(read_file(here.path("both/summary.json")));
+  for (const char* name : {"sp", "t2m"})
+    CHECK(summary.at("persistence_rmse").at(name) == both.at("persistence_rmse").at(name));
+}
+
+TEST_CASE("sources: missing points have no weight, and a forecast is missing where the data are") {
+  const Sources here;
+  const std::string flags = R"(--set 'missing={"sst":"mean"}' --set 'missing_masks=["sst"]' )";
+  here.train("run", "sea", flags);
+  CHECK(here.command("forecast --device cpu --weights " + here.path("run") + " --data " + here.path("sea") +
+                     " --start 2 --steps 2 --out " + here.path("f.h5"))
+            .err == "");
+  const hdf5::File file = hdf5::File::open(here.path("f.h5"));
+  std::vector<float> fields(2UL * kRows * kColumns);
+  file.read("fields", std::array<std::int64_t, 4>{0, 0, 0, 0}, std::array<std::int64_t, 4>{2, 1, kRows, kColumns},
+            fields.data());
+  for (std::size_t i = 0; i < fields.size(); ++i)
+    CHECK(std::isnan(fields[i]) == (i % static_cast<std::size_t>(kColumns) < 2));
+
+  const Outcome refused = here.command("train --config tiny --data " + here.path("sea") + " --run-dir " +
+                                       here.path("no") + " --set patch_size=2 --set num_iters=1");
+  CHECK(refused.status == 1);
+  CHECK_THAT(refused.err, ContainsSubstring("sst.nc: step 0, channel sst holds"));
+}
+
+TEST_CASE("sources: what does not fit is one sentence") {
+  const Sources here;
+  const auto refused = [&](const std::string& more) {
+    const Outcome outcome = here.command("train --config tiny --device cpu --data " + here.path("raw") + " --run-dir " +
+                                         here.path("no") + " --set num_iters=1 --set patch_size=2 " + more);
+    CHECK(outcome.status == 1);
+    CHECK(!fs::exists(here.path("no")));
+    return outcome.err;
+  };
+  CHECK_THAT(refused(kNames + "--set lead_time=8h"),
+             ContainsSubstring("config key lead_time is 8h, which is no multiple of the 6 hours"));
+  CHECK_THAT(refused(kNames + "--set lead_time=12h --set dt=3"), ContainsSubstring("dt") && ContainsSubstring("12h"));
+  CHECK_THAT(refused(kNames + "--set lead_time=soon"), ContainsSubstring("a lead time is a number and min, h or d"));
+  CHECK_THAT(refused(kNames + R"(--set 'forcing_channels=["sp"]')"),
+             ContainsSubstring("forcing_channels") && ContainsSubstring("holds sp, which channels holds too"));
+  CHECK_THAT(refused(R"(--set 'channels=["t2n"]')"), ContainsSubstring("no channel t2n; did you mean t2m?"));
+  CHECK_THAT(refused(R"(--set 'forcing_channels=["sp"]')"), ContainsSubstring("needs config key channels"));
+  CHECK_THAT(refused(kNames + R"(--set 'computed_channels=["cos_zenit"]')"), ContainsSubstring("cos_zenith"));
+  CHECK_THAT(refused(kNames + R"(--set 'missing={"sst":"mean"}')"),
+             ContainsSubstring("names sst, which is no channel"));
+  CHECK_THAT(refused(kNames + R"(--set 'missing={"sp":"median"}')"),
+             ContainsSubstring("expected a number, mean or refuse"));
+  CHECK_THAT(refused(kNames + R"(--set 'train_range=["2001-01-01","2002-01-01"]')"),
+             ContainsSubstring("goes beyond the data"));
+  CHECK_THAT(refused(kNames + R"(--set 'constant_channels={"z":"nowhere.nc:z"}')"), ContainsSubstring("nowhere.nc"));
+}
+
+}  // namespace isobar::testing

@@ -50,13 +50,16 @@ std::string holes_text(const FieldSeries& dataset) {
     if (holes.size() > kShown) text += " and " + std::to_string(holes.size() - kShown) + " more";
   }
   const std::vector<Segment> segments = dataset.segments();
+  std::size_t between = 0;
   for (std::size_t i = 1; i < segments.size(); ++i) {
     const std::int64_t last = segments[i].first - 1, first = segments[i].first;
     if (!dataset.hours_since_1970(last) || !dataset.hours_since_1970(first) || dataset.regular(last, first)) continue;
+    if (++between > kShown) continue;
     text += (text.empty() ? "" : "; ") + fs::path(dataset.file_name_of(last)).filename().string() + " ends at " +
             dataset.time_of(last).iso() + ", " + fs::path(dataset.file_name_of(first)).filename().string() +
             " begins at " + dataset.time_of(first).iso();
   }
+  if (between > kShown) text += "; " + std::to_string(between - kShown) + " more between files";
   return text;
 }
 

@@ -93,8 +93,9 @@ FieldSeries::FieldSeries(const FieldSeriesOptions& options) : dt_(options.dt) {
   std::iota(all_channels_.begin(), all_channels_.end(), 0);
   for (const std::string& name : channel_names_)
     may_be_missing_.push_back(std::ranges::find(options.missing, name) != options.missing.end());
-  timeline_ = std::make_unique<const Timeline>(files_, std::move(tracks), options.spans_files);
   set_labels(options);
+  timeline_ = std::make_unique<const Timeline>(files_, std::move(tracks), options.spans_files);
+  if (labels_.step_hours == 0) labels_.step_hours = timeline_->step_hours();  // of files of one step each
 
   const auto cropped = [](std::vector<double> axis, std::int64_t length) {
     axis.resize(std::min(axis.size(), static_cast<std::size_t>(length)));
@@ -249,7 +250,6 @@ void FieldSeries::set_labels(const FieldSeriesOptions& options) {
     check_labels(of_file, file_name(f), labels_, "the files before it");
     complete_labels(labels_, of_file);
   }
-  if (labels_.step_hours == 0) labels_.step_hours = timeline_->step_hours();
   const bool are_named = std::ranges::any_of(files_, [](const auto& file) { return !file->channel_names().empty(); });
   labels_.channel_names = !options.channels.empty()                       ? options.channels
                           : file(0).channel_names().empty() || !are_named ? std::vector<std::string>()

@@ -30,7 +30,7 @@ void check_same(const fs::path& made, const fs::path& whole) {
 
 TEST_CASE("data convert: killed twenty times at random moments, it ends with the same bytes") {
   const testing::TemporaryFolder folder;
-  const std::string sources = folder / "d/train", whole = folder / "whole", out = folder / "out";
+  const std::string sources = folder / "d/train", whole = folder / "whole", out = folder / "made";
   REQUIRE(isobar_command(folder.path(),
                          "data synth --train-years 2 --steps-per-year 160 --out " + folder.path().string() + "/d")
               .status == 0);

@@ -105,7 +105,7 @@ void write_height(const fs::path& path, float first) {
   const auto attribute = [&](const std::string& name, const std::string& value) {
     number(0xc), number(1), text(name), number(2), text(value);
   };
-  constexpr std::uint32_t kFloat = 5, kHeader = 240;
+  constexpr std::uint32_t kFloat = 5, kHeader = 264;
   number(0), number(0xa), number(2), text("lat"), number(3), text("lon"), number(4), number(0), number(0);
   number(0xb), number(3);
   text("lat"), number(1), number(0), attribute("units", "degrees_north"), number(kFloat), number(12), number(kHeader);

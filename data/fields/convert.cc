@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -66,6 +67,8 @@ FieldFacts facts_of(const ChosenPlanes& planes, const std::vector<std::int64_t>&
   facts.units = planes.units();
   facts.latitudes = series.latitudes();
   facts.longitudes = series.longitudes();
+  for (std::string& unit : facts.units)  // a file's words for no unit are read as none
+    if (unit == "unknown" || unit == "n/a" || unit == "none") unit.clear();
   if (std::ranges::all_of(facts.units, &std::string::empty)) facts.units.clear();
   // Seconds where hours are not exact, in every file of the conversion.
   const bool are_hours = std::ranges::all_of(seconds, [](std::int64_t s) { return s % 3600 == 0; });
@@ -89,10 +92,7 @@ class Converter {
   }
 
   void run() {
-    create_folders();
-    const FileLock lock = FileLock::of_folder(options_.out);
-    ISOBAR_CHECK(lock.state() != FileLock::State::elsewhere, options_.out,
-                 ": another process writes to this folder; wait for it, or choose another --out");
+    const std::vector<FileLock> locks = create_and_lock_folders();
     std::vector<YearOfSteps> to_write;
     for (const YearOfSteps& year : years_)
       if (!is_there(year)) to_write.push_back(year);
@@ -176,8 +176,17 @@ class Converter {
     }
   }
 
-  void create_folders() const {
-    for (const YearOfSteps& year : years_) fs::create_directories(year.path.parent_path());
+  std::vector<FileLock> create_and_lock_folders() const {
+    std::set<fs::path> folders;
+    for (const YearOfSteps& year : years_) folders.insert(year.path.parent_path());
+    std::vector<FileLock> locks;
+    for (const fs::path& folder : folders) {
+      fs::create_directories(folder);
+      locks.push_back(FileLock::of_folder(folder));
+      ISOBAR_CHECK(locks.back().state() != FileLock::State::elsewhere, folder.string(),
+                   ": another process writes to this folder; wait for it, or choose another --out");
+    }
+    return locks;
   }
 
   // Whether the file is there already; Error if a file of its name is another one.

@@ -136,8 +136,9 @@ TEST_CASE("data synth, info and stats say what they made and found, line by line
       const std::string day = std::to_string(year) + "-01-01T";
       text += "    " + std::to_string(year) + ".h5  3 steps  " + day + "00:00 to " + day + "12:00  contiguous, pread\n";
     }
-    text += "  channels: u10 v10\n  latitudes: 90 to -90, longitudes: 0 to 300\n"
-            "  units: m/s, m/s\n  time step: 6 hours\n";
+    text +=
+        "  channels: u10 v10\n  latitudes: 90 to -90, longitudes: 0 to 300\n"
+        "  units: m/s, m/s\n  time step: 6 hours\n";
     for (int year = first; year + 1 < first + years; ++year)  // three steps of a year leave a hole behind them
       text += (year == first ? "  holes in time: " : "; ") + std::to_string(year) + ".h5 ends at " +
               std::to_string(year) + "-01-01T12:00, " + std::to_string(year + 1) + ".h5 begins at " +

@@ -130,7 +130,8 @@ TEST_CASE("a network that is one file trains as a forecast and as a classificati
     const ComputeOptions compute{.amp_mode = mode};
     Forecaster forecaster = forecaster_of(network, compute);
     CHECK(forecaster.network() == "perceptron");
-    const Batch pairs{{"input", random_fields({4, 3, 4, 6}, 0)}, {"target", leading(random_fields({4, 3, 4, 6}, 1), 2)}};
+    const Batch pairs{{"input", random_fields({4, 3, 4, 6}, 0)},
+                      {"target", leading(random_fields({4, 3, 4, 6}, 1), 2)}};
     const auto [forecast_first, forecast_last] = losses_of(forecaster, pairs, compute);
     CHECK(forecast_last < 0.5 * forecast_first);
 

@@ -18,6 +18,7 @@
 #include "apps/train/run_folder.h"
 #include "data/fields/field_labels.h"
 #include "data/fields/layout.h"
+#include "data/fields/log_scale.h"
 #include "engine/files/atomic_file.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
@@ -207,6 +208,7 @@ void forecast_all(const ForecastFlags& o, const Starts& starts, const Forecaster
   if (!o.out.empty()) {
     std::vector<std::string> units = forecaster.info().units;
     units.resize(forecaster.output_names().size());
+    for (std::string& unit : units) unit = unit_of_log_scale(unit);
     write_forecast(o.out, fields, starts.at(0), o.steps, forecaster.output_names(), units, dataset);
     tell_of_forecast(o, starts.at(0), forecaster, dataset);
   }

@@ -14,6 +14,7 @@
 #include "data/fields/catalog.h"
 #include "data/fields/channels.h"
 #include "data/fields/field_file.h"
+#include "data/fields/log_scale.h"
 #include "data/files/stored_arrays.h"
 #include "data/files/visible_files.h"
 #include "engine/storage.h"
@@ -91,8 +92,7 @@ FieldSeries::FieldSeries(const FieldSeriesOptions& options) : dt_(options.dt) {
   check_size();
   all_channels_.resize(channel_names_.size());
   std::iota(all_channels_.begin(), all_channels_.end(), 0);
-  for (const std::string& name : channel_names_)
-    may_be_missing_.push_back(std::ranges::find(options.missing, name) != options.missing.end());
+  set_channel_options(options);
   set_labels(options);
   timeline_ = std::make_unique<const Timeline>(files_, std::move(tracks), options.spans_files);
   if (labels_.step_hours == 0) labels_.step_hours = timeline_->step_hours();  // of files of one step each
@@ -116,6 +116,18 @@ void FieldSeries::open_files(const FieldSeriesOptions& options) {
   for (const std::string& path : options.paths)
     for (const std::string& name : catalog != nullptr ? catalog->files_at(path) : find_field_files(path))
       files_.push_back(std::make_unique<FieldFile>(name, budget, catalog));
+}
+
+void FieldSeries::set_channel_options(const FieldSeriesOptions& options) {
+  const auto names = [](const std::vector<std::string>& list, const std::string& name) {
+    return std::ranges::find(list, name) != list.end();
+  };
+  for (const std::string& name : channel_names_) {
+    may_be_missing_.push_back(names(options.missing, name));
+    is_sum_.push_back(names(options.sums, name));
+    const auto scale = options.log_scales.find(name);
+    log_scales_.push_back(scale == options.log_scales.end() ? 0 : scale->second);
+  }
 }
 
 void FieldSeries::check_size() const {
@@ -250,6 +262,11 @@ void FieldSeries::set_labels(const FieldSeriesOptions& options) {
     check_labels(of_file, file_name(f), labels_, "the files before it");
     complete_labels(labels_, of_file);
   }
+  for (std::size_t c = 0; c < log_scales_.size(); ++c) {
+    if (log_scales_[c] == 0) continue;
+    labels_.units.resize(channel_names_.size());
+    labels_.units[c] = log_scale_unit(labels_.units[c], log_scales_[c]);
+  }
   const bool are_named = std::ranges::any_of(files_, [](const auto& file) { return !file->channel_names().empty(); });
   labels_.channel_names = !options.channels.empty()                       ? options.channels
                           : file(0).channel_names().empty() || !are_named ? std::vector<std::string>()
@@ -319,6 +336,56 @@ void FieldSeries::read_step(std::int64_t step, RowBand rows, float* out) const {
 void FieldSeries::read_channels(std::int64_t step, std::span<const std::int64_t> channels, RowBand rows,
                                 float* out) const {
   check_band(rows);
+  read_stored(step, channels, rows, out);
+  add_earlier_steps(step, channels, rows, out);
+  const auto pixels = static_cast<std::size_t>(rows.count * width_);
+  for (std::size_t i = 0; i < channels.size(); ++i) {
+    const double scale = log_scales_[static_cast<std::size_t>(channels[i])];
+    if (scale == 0) continue;
+    const std::span<float> field(out + i * pixels, pixels);
+    const float least = *std::ranges::min_element(field);
+    ISOBAR_CHECK(!(static_cast<double>(least) <= -scale), file_name_of(step), ": step ", place(step).step, ", channel ",
+                 channel_names_[static_cast<std::size_t>(channels[i])], " holds ", least,
+                 ", which has no logarithm: config key transforms gives it the scale ", scale);
+    to_log_scale(field, scale);
+  }
+}
+
+// Sums of `dt` steps: those of the steps before are added, in fp64, from the earliest on.
+void FieldSeries::add_earlier_steps(std::int64_t step, std::span<const std::int64_t> channels, RowBand rows,
+                                    float* out) const {
+  std::vector<std::int64_t> summed;
+  std::vector<std::size_t> places;  // among `channels`
+  for (std::size_t i = 0; i < channels.size(); ++i) {
+    if (!is_sum_[static_cast<std::size_t>(channels[i])]) continue;
+    summed.push_back(channels[i]);
+    places.push_back(i);
+  }
+  if (summed.empty() || dt_ == 1) return;
+  ISOBAR_CHECK(has_sums(step), file_name_of(step), ": step ", place(step).step, " has not the ", dt_ - 1,
+               " steps before it that its sums need");
+  const auto pixels = static_cast<std::size_t>(rows.count * width_);
+  std::vector<float> fields(summed.size() * pixels);
+  std::vector<double> sums(fields.size(), 0.0);
+  for (std::int64_t earlier = step - dt_ + 1; earlier < step; ++earlier) {
+    read_stored(earlier, summed, rows, fields.data());
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(fields[i]);
+  }
+  for (std::size_t s = 0; s < places.size(); ++s)
+    for (std::size_t i = 0; i < pixels; ++i) {
+      float& value = out[places[s] * pixels + i];
+      value = static_cast<float>(sums[s * pixels + i] + static_cast<double>(value));
+    }
+}
+
+bool FieldSeries::has_sums(std::int64_t step) const {
+  if (dt_ == 1 || std::ranges::find(is_sum_, true) == is_sum_.end()) return true;
+  const std::int64_t first = step - dt_ + 1;
+  return first >= range_[0] && timeline_->regular(first, step);
+}
+
+void FieldSeries::read_stored(std::int64_t step, std::span<const std::int64_t> channels, RowBand rows,
+                              float* out) const {
   static_cast<void>(place(step));
   const std::int64_t pixels = rows.count * width_;
   thread_local std::vector<Plane> planes;

@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,19 +30,21 @@ class FieldCatalog;
 using StepRange = std::array<std::int64_t, 2>;  // [first, end)
 
 struct FieldSeriesOptions {
-  std::vector<std::string> paths = {};         // folders of *.h5 files, or files
-  std::vector<std::string> channels = {};      // the expected names, in order; empty: those of the files
-  bool choose = false;                         // `channels` are chosen by name from those of the files
-  std::vector<std::string> missing = {};       // the channels whose points may be missing: they are NaN then
-  std::int64_t height = 0, width = 0;          // the crop [:height, :width]; 0: all of it
-  std::string grid_key = "";                   // the config key of the crop, for messages
-  std::int64_t dt = 1;                         // steps between input and target
-  bool spans_files = true;                     // pairs may lie in two files, if all files have times
-  std::optional<RangeValue> range = {};        // only pairs that lie within it, steps or dates; none: all steps
-  std::string range_key = "range";             // the config key of `range`, for messages
-  std::int64_t cache_bytes = -1;               // memory for decoded chunks; -1: default_cache_bytes()
-  int processes_on_host = 1;                   // processes that open data sets and share the memory
-  std::shared_ptr<FieldCatalog> catalog = {};  // its files need no inspection; other files are added
+  std::vector<std::string> paths = {};            // folders of *.h5 files, or files
+  std::vector<std::string> channels = {};         // the expected names, in order; empty: those of the files
+  bool choose = false;                            // `channels` are chosen by name from those of the files
+  std::vector<std::string> missing = {};          // the channels whose points may be missing: they are NaN then
+  std::vector<std::string> sums = {};             // the channels that are read as sums over the dt steps up to the step
+  std::map<std::string, double> log_scales = {};  // the channels that are read in a log scale (log_scale.h), with s
+  std::int64_t height = 0, width = 0;             // the crop [:height, :width]; 0: all of it
+  std::string grid_key = "";                      // the config key of the crop, for messages
+  std::int64_t dt = 1;                            // steps between input and target
+  bool spans_files = true;                        // pairs may lie in two files, if all files have times
+  std::optional<RangeValue> range = {};           // only pairs that lie within it, steps or dates; none: all steps
+  std::string range_key = "range";                // the config key of `range`, for messages
+  std::int64_t cache_bytes = -1;                  // memory for decoded chunks; -1: default_cache_bytes()
+  int processes_on_host = 1;                      // processes that open data sets and share the memory
+  std::shared_ptr<FieldCatalog> catalog = {};     // its files need no inspection; other files are added
 };
 
 // The memory for decoded chunks of one process: its share of 1 GiB, or of an eighth of the memory if that is less.
@@ -95,7 +98,7 @@ class FieldSeries {
   RowBand all_rows() const { return {0, height_}; }
   void check_band(RowBand rows) const;  // Error if the cropped grid does not have these rows
 
-  // The cropped fields of one step, [V, LAT, LON]. Error naming file and step for NaN and infinities. Thread-safe.
+  // The cropped fields of one step, [V, LAT, LON], after sums and log scales. Error naming file and step for NaN and infinities. Thread-safe.
   void read_step(std::int64_t step, float* out) const { read_step(step, all_rows(), out); }
   // The same for a band of rows of the cropped grid, [V, rows.count, LON]; other rows are not read.
   void read_step(std::int64_t step, RowBand rows, float* out) const;
@@ -106,6 +109,8 @@ class FieldSeries {
   // or in files with times that pairs may span.
   bool has_pair(std::int64_t first) const;
   bool regular(std::int64_t first, std::int64_t last) const { return timeline_->regular(first, last); }
+  // Whether the steps that the sums of `step` need are in the range, and without a hole in time. True without sums.
+  bool has_sums(std::int64_t step) const;
   // The steps of a segment that are followed by a hole in time within the segment.
   std::vector<std::int64_t> holes(const Segment& segment) const {
     return timeline_->holes(segment.first, segment.first + segment.count);
@@ -133,6 +138,9 @@ class FieldSeries {
   std::vector<HeldChannel> held_by(const FieldFile& file) const;
   void check_grid(const FieldFile& file, const FieldSeriesOptions& options) const;
   void check_size() const;
+  void set_channel_options(const FieldSeriesOptions& options);
+  void read_stored(std::int64_t step, std::span<const std::int64_t> channels, RowBand rows, float* out) const;
+  void add_earlier_steps(std::int64_t step, std::span<const std::int64_t> channels, RowBand rows, float* out) const;
   void set_range(const FieldSeriesOptions& options);
   StepRange steps_between(const std::array<std::string, 2>& dates, const std::string& key) const;
   void set_labels(const FieldSeriesOptions& options);
@@ -141,7 +149,8 @@ class FieldSeries {
   std::vector<std::unique_ptr<FieldFile>> files_;
   std::vector<std::vector<HeldChannel>> held_;  // [files], by in_series
   std::vector<std::int64_t> all_channels_;      // 0, 1, ...
-  std::vector<bool> may_be_missing_;            // [channels]
+  std::vector<bool> may_be_missing_, is_sum_;   // [channels]
+  std::vector<double> log_scales_;              // [channels], 0: as they are
   std::unique_ptr<const Timeline> timeline_;    // refers to files_
   std::vector<std::string> channel_names_;
   FieldLabels labels_;

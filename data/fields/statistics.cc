@@ -69,7 +69,8 @@ void check_grid_shape(const std::string& path, const std::vector<std::int64_t>& 
 std::vector<std::int64_t> all_steps(const FieldSeries& dataset) {
   std::vector<std::int64_t> steps;
   for (const Segment& segment : dataset.segments())
-    for (std::int64_t i = 0; i < segment.count; ++i) steps.push_back(segment.first + i);
+    for (std::int64_t i = 0; i < segment.count; ++i)
+      if (dataset.has_sums(segment.first + i)) steps.push_back(segment.first + i);
   return steps;
 }
 

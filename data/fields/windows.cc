@@ -27,7 +27,8 @@ std::int64_t Windows::input_planes() const {
 
 bool Windows::has_inputs(std::int64_t step) const {
   const std::int64_t oldest = step - options_.history * series_.dt();
-  return oldest >= series_.range()[0] && (options_.history == 0 || series_.regular(oldest, step));
+  return oldest >= series_.range()[0] && series_.has_sums(oldest) &&
+         (options_.history == 0 || series_.regular(oldest, step));
 }
 
 bool Windows::has_window(std::int64_t first) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/sharded_axis.h"
+#include "data/fields/log_scale.h"
 #include "engine/field_ops.h"
 #include "engine/ops.h"
 #include "engine/tape.h"
@@ -129,13 +130,16 @@ Tensor Forecaster::whole_grid(const Tensor& band) const {
 std::vector<Picture> Forecaster::pictures(const Batch& batch, std::int64_t iteration) const {
   const TapeScope off(nullptr);
   const Tensor normalised = whole_grid(forecast(input_->input_of(batch)));
-  const Tensor target = whole_grid(tensor_of(batch, "target")).to(Device{});
+  const Tensor read = whole_grid(tensor_of(batch, "target")).to(Device{});
   if (parallel_.model.rank() != 0) return {};
   const std::vector<float> output = input_->to_physical(normalised);
+  std::vector<float> target(read.data_as<float>(), read.data_as<float>() + read.numel());
+  input_->undo_transforms(target, read.size(0));
+  FieldsInfo shown = info_;
+  for (std::string& unit : shown.units) unit = unit_of_log_scale(unit);
   std::vector<Picture> maps;
   for (const std::size_t channel : pictured_channels(options(), output_names()))
-    maps.push_back(draw_forecast({target.data_as<float>(), static_cast<std::size_t>(target.numel())}, output, info_,
-                                 channel, options().height(), options().width(),
+    maps.push_back(draw_forecast(target, output, shown, channel, options().height(), options().width(),
                                  {options_.lead_time, options_.valid_time, iteration}));
   return maps;
 }

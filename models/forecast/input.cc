@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "data/fields/calendar.h"
+#include "data/fields/log_scale.h"
 #include "kernels/elementwise.h"
 #include "kernels/normalize.h"
 
@@ -64,6 +65,9 @@ FieldInput::FieldInput(const ForecastOptions& options, const FieldsInfo& info, R
             {}};
   target_ = {on_device(part(means, 0, outputs)), on_device(part(stds, 0, outputs)), {}};
   before_ = {on_device(part(means, prognostics, outputs)), on_device(part(stds, prognostics, outputs)), {}};
+  for (std::int64_t c = 0; c < outputs; ++c)
+    log_scales_.push_back(
+        info.channel_names.empty() ? 0 : options.log_scale(info.channel_names[static_cast<std::size_t>(c)]));
   if (fill.empty()) return;
   ISOBAR_CHECK(std::ssize(fill) == options.variables(), "missing points: ", fill.size(), " values to fill ",
                options.variables(), " channels with");
@@ -179,6 +183,14 @@ Tensor FieldInput::climatology_of(std::span<const double> time_means) const {
   return vector_on(device_, normalised, dtype_).view({*options_.n_out_channels, rows_.count, options_.width()});
 }
 
+void FieldInput::undo_transforms(std::span<float> fields, std::int64_t batch) const {
+  const std::size_t pixels = fields.size() / (static_cast<std::size_t>(batch) * log_scales_.size());
+  for (std::size_t plane = 0; plane * pixels < fields.size(); ++plane) {
+    const double scale = log_scales_[plane % log_scales_.size()];
+    if (scale > 0) from_log_scale(fields.subspan(plane * pixels, pixels), scale);
+  }
+}
+
 std::vector<float> FieldInput::to_physical(const Tensor& forecast) const {
   const Tensor fields = Tensor::empty(forecast.shape(), DType::fp32, device_);
   ISOBAR_RUN(device_, denormalize,
@@ -193,7 +205,9 @@ std::vector<float> FieldInput::to_physical(const Tensor& forecast) const {
               .y = fields.data_as<float>()},
              current_stream());
   const Tensor host = fields.to(Device{});
-  return {host.data_as<float>(), host.data_as<float>() + host.numel()};
+  std::vector<float> physical{host.data_as<float>(), host.data_as<float>() + host.numel()};
+  undo_transforms(physical, forecast.size(0));
+  return physical;
 }
 
 }  // namespace isobar

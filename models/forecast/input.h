@@ -44,7 +44,9 @@ class FieldInput {
   // The normalised climatology for scores, [n_out, LAT, LON], from time_means [V, LAT, LON] of the whole grid in the
   // data's units.
   Tensor climatology_of(std::span<const double> time_means) const;
-  // A normalised [B, n_out, LAT, LON] in the data's units, on the host.
+  // [B, n_out, LAT, LON] on the host, from the logarithms that the data set reads to the values of the files.
+  void undo_transforms(std::span<float> fields, std::int64_t batch) const;
+  // A normalised [B, n_out, LAT, LON] in the data's units, on the host, without transforms.
   std::vector<float> to_physical(const Tensor& forecast) const;
 
  private:
@@ -63,6 +65,7 @@ class FieldInput {
   DType dtype_;
   Device device_;
   Scale input_, target_, before_;
+  std::vector<double> log_scales_;   // [n_out], 0: the channel is read as it is
   std::vector<double> fills_;        // [n_out], normalised; empty: no points are missing
   std::vector<std::uint8_t> never_;  // [n_out, LAT, LON] of these rows: 1 where the data never have a value; or empty
 };

@@ -57,6 +57,12 @@ void check_missing(const ForecastOptions& o, const KeyOrigins& origins) {
                  origins.where(key), " names ", name, ", which is no channel of the data");
   };
   for (const auto& [name, value] : o.missing.value_or(NumbersOrWords())) check_name("missing", name);
+  for (const std::string& name : o.accumulate.value_or(std::vector<std::string>())) check_name("accumulate", name);
+  for (const auto& [name, value] : o.transforms.value_or(NumbersOrWords())) {
+    check_name("transforms", name);
+    ISOBAR_CHECK(o.log_scale(name) > 0, origins.where("transforms"), " gives ", name,
+                 " no scale above 0: the s of ln(1 + x / s)");
+  }
   for (const std::string& name : o.missing_masks.value_or(std::vector<std::string>())) {
     check_name("missing_masks", name);
     ISOBAR_CHECK(o.may_be_missing(name), origins.where("missing_masks"), " names ", name,
@@ -120,6 +126,12 @@ KeyTable ForecastOptions::keys() {
            "have no weight in losses and scores. Other channels refuse them"),
        key("missing_masks", missing_masks,
            "channels whose mask is an input plane too, 1 where a point is there and 0 where it is missing"),
+       key("accumulate", accumulate,
+           "channels that are read as sums over the dt steps that end at a step: hourly precipitation"),
+       key("transforms", transforms,
+           "channels that are read as ln(1 + x / s), with s in their unit, {\"tp\": 0.001}; statistics, losses and "
+           "scores "
+           "are those of the logarithm, forecasts are x again"),
        key("loss", loss,
            "relative_l2 is the tutorial's; weighted_mse: mean squared error with latitude and channel weights; "
            "relative_l2_weighted: both")
@@ -149,6 +161,13 @@ bool ForecastOptions::may_be_missing(const std::string& channel) const {
   if (!missing) return false;
   const auto found = missing->find(channel);
   return found != missing->end() && found->second != NumberOrWord("refuse");
+}
+
+double ForecastOptions::log_scale(const std::string& channel) const {
+  if (!transforms) return 0;
+  const auto found = transforms->find(channel);
+  const auto* const number = found == transforms->end() ? nullptr : std::get_if<double>(&found->second);
+  return number != nullptr ? *number : 0;
 }
 
 std::int64_t ForecastOptions::extras() const {

@@ -31,6 +31,8 @@ struct ForecastOptions {
   std::int64_t history = 0;
   std::optional<NumbersOrWords> missing;                  // by channel: a number, "mean" or "refuse"
   std::optional<std::vector<std::string>> missing_masks;  // channels whose mask is given too
+  std::optional<std::vector<std::string>> accumulate;     // channels that are sums over a time step of the model
+  std::optional<NumbersOrWords> transforms;               // by channel: the scale of its logarithm
   LossKind loss = LossKind::relative_l2;
   std::optional<std::vector<double>> channel_weights;
   std::optional<std::vector<std::string>> picture_channels;
@@ -51,6 +53,8 @@ struct ForecastOptions {
   std::int64_t extras() const;
   // Whether points of a channel may be missing, by its name.
   bool may_be_missing(const std::string& channel) const;
+  // The scale of a channel's logarithm (data/fields/log_scale.h), by its name; 0: it is read as it is.
+  double log_scale(const std::string& channel) const;
   std::int64_t masks() const { return missing_masks ? std::ssize(*missing_masks) : 0; }
   // The planes of an input that the data set makes (data/fields/windows.h), without the time planes.
   std::int64_t input_planes() const { return prognostics() * (1 + history) + forcings() + extras(); }

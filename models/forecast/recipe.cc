@@ -143,6 +143,8 @@ FieldSeriesOptions ForecastRecipe::fields_at(const std::string& path) const {
           .channels = forecast.channel_names.value_or(std::vector<std::string>()),
           .choose = forecast.channels.has_value(),
           .missing = channels_with_missing_points(),
+          .sums = forecast.accumulate.value_or(std::vector<std::string>()),
+          .log_scales = log_scales(),
           .height = forecast.height(),
           .width = forecast.width(),
           .grid_key = "img_size",
@@ -155,6 +157,13 @@ std::vector<std::string> ForecastRecipe::channels_with_missing_points() const {
   for (const auto& [name, value] : forecast.missing.value_or(NumbersOrWords()))
     if (forecast.may_be_missing(name)) names.push_back(name);
   return names;
+}
+
+std::map<std::string, double> ForecastRecipe::log_scales() const {
+  std::map<std::string, double> scales;
+  for (const auto& [name, value] : forecast.transforms.value_or(NumbersOrWords()))
+    scales[name] = forecast.log_scale(name);
+  return scales;
 }
 
 PairOptions ForecastRecipe::pairs_of(DataSplit set, const FieldSeries& dataset) const {

@@ -205,6 +205,25 @@ TEST_CASE("sources: missing points have no weight, and a forecast is missing whe
   CHECK_THAT(refused.err, ContainsSubstring("sst.nc: step 0, channel sst holds"));
 }
 
+TEST_CASE("sources: a channel in a log scale is forecast in its own unit, and other statistics are not taken for it") {
+  const Sources here;
+  const std::string flags =
+      R"(--set 'channels=["b"]' --set 'transforms={"b":20}' --set 'accumulate=["b"]' --set dt=2 )";
+  here.train("run", "raw", flags);
+  const Outcome forecast = here.command("forecast --device cpu --weights " + here.path("run") + " --data " +
+                                        here.path("raw") + " --start 3 --steps 2 --out " + here.path("f.h5"));
+  CHECK(forecast.err == "");
+  CHECK_THAT(forecast.out, ContainsSubstring("log1p(K / 20)"));  // of the scores
+  const hdf5::File file = hdf5::File::open(here.path("f.h5"));
+  CHECK(file.strings("units") == std::vector<std::string>{"K"});
+  CHECK(here.command("data stats " + here.path("raw/other.nc") + " --out " + here.path("stats")).status == 0);
+  const Outcome refused =
+      here.command("train --config tiny --data " + here.path("raw") + " --run-dir " + here.path("no") +
+                   " --set patch_size=2 " + flags + "--set global_means_path=" + here.path("stats/global_means.npy") +
+                   " --set global_stds_path=" + here.path("stats/global_stds.npy"));
+  CHECK_THAT(refused.err, ContainsSubstring("log1p(K / 20)") && ContainsSubstring("stats.json"));
+}
+
 TEST_CASE("sources: what does not fit is one sentence") {
   const Sources here;
   const auto refused = [&](const std::string& more) {
@@ -225,6 +244,8 @@ TEST_CASE("sources: what does not fit is one sentence") {
   CHECK_THAT(refused(kNames + R"(--set 'computed_channels=["cos_zenit"]')"), ContainsSubstring("cos_zenith"));
   CHECK_THAT(refused(kNames + R"(--set 'missing={"sst":"mean"}')"),
              ContainsSubstring("names sst, which is no channel"));
+  CHECK_THAT(refused(kNames + R"(--set 'transforms={"b":0}')"), ContainsSubstring("no scale above 0"));
+  CHECK_THAT(refused(kNames + R"(--set 'accumulate=["z"]')"), ContainsSubstring("names z, which is no channel"));
   CHECK_THAT(refused(kNames + R"(--set 'missing={"b":"median"}')"),
              ContainsSubstring("expected a number, mean or refuse"));
   CHECK_THAT(refused(kNames + R"(--set 'train_range=["2001-01-01","2002-01-01"]')"),

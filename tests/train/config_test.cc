@@ -473,6 +473,8 @@ TEST_CASE("every key survives config.json") {
                                              "history=1",
                                              R"(missing={"a":1.5,"b":"mean"})",
                                              "missing_masks=[\"b\"]",
+                                             "accumulate=[\"a\"]",
+                                             R"(transforms={"a":0.5})",
                                              "pad_grid=true",
                                              "lead_time=6h",
                                              "span_files=false",

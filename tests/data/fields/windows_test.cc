@@ -2,9 +2,11 @@
 #include "data/fields/windows.h"
 
 #include <array>
+#include <cmath>
 #include <memory>
 #include <vector>
 
+#include "data/fields/log_scale.h"
 #include "data/fields/pairs.h"
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"
@@ -93,6 +95,36 @@ TEST_CASE("windows: computed planes are those of the input's time, and of the ba
   computed->write(*series.hours_since_1970(2), 1, 2, expected.data());
   CHECK(std::vector<float>(input.begin() + 4, input.end()) == expected);
   CHECK(input[4] == 1.0F);  // the equator
+}
+
+TEST_CASE("windows: a channel may be a sum over the steps that end at a step, and in a log scale") {
+  const TemporaryFolder folder;
+  testing::Labels labels{.names = {"t", "tp"}, .units = {"K", "m"}};
+  for (int step = 0; step < 8; ++step) labels.hours.push_back(step < 5 ? step : step + 3);
+  testing::write_labelled_fields(folder / "2001.h5", {8, 2, 1, 2}, labels);
+  const FieldSeries series({.paths = {folder / "2001.h5"}, .dt = 2, .sums = {"tp"}, .log_scales = {{"tp", 0.5}}});
+  std::vector<float> fields(4);
+  series.read_step(3, fields.data());
+  CHECK(fields[0] == field_value(0, 3, 0, 0, 0));
+  const double sum = static_cast<double>(field_value(0, 2, 1, 0, 0)) + static_cast<double>(field_value(0, 3, 1, 0, 0));
+  CHECK(fields[2] == static_cast<float>(std::log(1 + sum / 0.5)));
+  CHECK(series.labels().units == std::vector<std::string>{"K", "log1p(m / 0.5)"});
+  CHECK_FALSE(series.has_sums(0));
+  CHECK_FALSE(series.has_sums(5));  // behind a hole
+  CHECK(list_samples(Windows(series), SamplerKind::all_pairs) == Order{1, 2});
+  CHECK_THROWS_WITH(series.read_step(5, fields.data()), testing::ContainsSubstring("the 1 steps before it"));
+
+  std::vector<float> back{fields[2]};
+  from_log_scale(back, 0.5);
+  CHECK(std::abs(static_cast<double>(back[0]) - sum) < 1e-5 * sum);
+  CHECK(unit_of_log_scale("log1p(m / 0.5)") == "m");
+  CHECK(unit_of_log_scale(log_scale_unit("", 2)) == "");
+  CHECK(unit_of_log_scale("m / s") == "m / s");
+
+  testing::write_labelled_fields(folder / "low.h5", {2, 1, 1, 2}, {.names = {"x"}}, {0, 1, -0.5F, 2});
+  const FieldSeries low({.paths = {folder / "low.h5"}, .log_scales = {{"x", 0.5}}});
+  CHECK_THROWS_WITH(low.read_step(1, fields.data()),
+                    testing::ContainsSubstring("low.h5: step 1, channel x holds -0.5, which has no logarithm"));
 }
 
 TEST_CASE("windows: the tensors of a sample, with the diagnostics before if they are asked for") {

@@ -116,7 +116,7 @@ void FieldFile::read_step(std::int64_t step, std::span<const Plane> planes, Fiel
     if (!has_holes(field)) continue;
     for (float& value : field) {
       if (!is_hole(value)) continue;
-      if (!plane.may_be_missing || std::isinf(value)) refuse_hole(step, plane.channel, value);
+      if (plane.missing != MissingPoints::kept || std::isinf(value)) refuse_hole(step, plane.channel, value);
       value = std::numeric_limits<float>::quiet_NaN();
     }
   }

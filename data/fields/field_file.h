@@ -49,8 +49,8 @@ class FieldFile {
   bool has_times() const;
 
   // The fields of a step. A hole is an Error naming file, step and channel: NaN, an infinity, a value beyond 1e15 (no
-  // field has such values, but fill values are such), or a fill value of the file. Where points may be missing, a hole
-  // other than an infinity becomes NaN. Thread-safe.
+  // field has such values, but fill values are such), or a fill value of the file. With MissingPoints::kept a
+  // hole other than an infinity becomes NaN. Thread-safe.
   void read_step(std::int64_t step, std::span<const Plane> planes, FieldCrop crop) const;
 
  private:

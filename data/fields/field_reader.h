@@ -17,11 +17,15 @@ struct FieldCrop {
   std::int64_t row = 0, height = 0, width = 0;
 };
 
+// refused: an Error. kept: they become NaN. refused_but_chunks: an Error, but chunks of a Zarr store that do not exist
+// hold its fill value, as Zarr says.
+enum class MissingPoints : std::uint8_t { refused, kept, refused_but_chunks };
+
 // A channel of a step, and where its field goes.
 struct Plane {
-  std::int64_t channel = 0;     // by its number in the file
-  float* to = nullptr;          // [crop.height, crop.width]
-  bool may_be_missing = false;  // missing points become NaN; they are an Error else
+  std::int64_t channel = 0;  // by its number in the file
+  float* to = nullptr;       // [crop.height, crop.width]
+  MissingPoints missing = MissingPoints::refused;
 };
 
 class FieldReader {

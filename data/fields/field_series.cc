@@ -123,7 +123,9 @@ void FieldSeries::set_channel_options(const FieldSeriesOptions& options) {
     return std::ranges::find(list, name) != list.end();
   };
   for (const std::string& name : channel_names_) {
-    may_be_missing_.push_back(names(options.missing, name));
+    missing_.push_back(names(options.missing, name)         ? MissingPoints::kept
+                       : names(options.filled_chunks, name) ? MissingPoints::refused_but_chunks
+                                                            : MissingPoints::refused);
     is_sum_.push_back(names(options.sums, name));
     const auto scale = options.log_scales.find(name);
     log_scales_.push_back(scale == options.log_scales.end() ? 0 : scale->second);
@@ -395,7 +397,8 @@ void FieldSeries::read_stored(std::int64_t step, std::span<const std::int64_t> c
     for (std::size_t i = 0; i < channels.size(); ++i) {
       const auto held = std::ranges::lower_bound(held_[at.file], channels[i], {}, &HeldChannel::in_series);
       if (held != held_[at.file].end() && held->in_series == channels[i])
-        planes.push_back({held->in_file, out + static_cast<std::int64_t>(i) * pixels, may_be_missing(channels[i])});
+        planes.push_back({held->in_file, out + static_cast<std::int64_t>(i) * pixels,
+                          missing_[static_cast<std::size_t>(channels[i])]});
     }
     if (!planes.empty()) file(at.file).read_step(at.step, planes, {rows.first, rows.count, width_});
   }

@@ -34,6 +34,7 @@ struct FieldSeriesOptions {
   std::vector<std::string> channels = {};         // the expected names, in order; empty: those of the files
   bool choose = false;                            // `channels` are chosen by name from those of the files
   std::vector<std::string> missing = {};          // the channels whose points may be missing: they are NaN then
+  std::vector<std::string> filled_chunks = {};    // the channels of MissingPoints::refused_but_chunks
   std::vector<std::string> sums = {};             // the channels that are read as sums over the dt steps up to the step
   std::map<std::string, double> log_scales = {};  // the channels that are read in a log scale (log_scale.h), with s
   std::int64_t height = 0, width = 0;             // the crop [:height, :width]; 0: all of it
@@ -76,7 +77,9 @@ class FieldSeries {
   const std::vector<double>& longitudes() const { return longitudes_; }  // [LON], degrees; empty: not in the files
 
   // Whether points of a channel may be missing, by its number.
-  bool may_be_missing(std::int64_t channel) const { return may_be_missing_[static_cast<std::size_t>(channel)]; }
+  bool may_be_missing(std::int64_t channel) const {
+    return missing_[static_cast<std::size_t>(channel)] == MissingPoints::kept;
+  }
   // Names, units and time step given by files and options. Default names are not included.
   const FieldLabels& labels() const { return labels_; }
 
@@ -98,7 +101,8 @@ class FieldSeries {
   RowBand all_rows() const { return {0, height_}; }
   void check_band(RowBand rows) const;  // Error if the cropped grid does not have these rows
 
-  // The cropped fields of one step, [V, LAT, LON], after sums and log scales. Error naming file and step for NaN and infinities. Thread-safe.
+  // The cropped fields of one step, [V, LAT, LON], after sums and log scales. Error naming file and step for NaN and
+  // infinities. Thread-safe.
   void read_step(std::int64_t step, float* out) const { read_step(step, all_rows(), out); }
   // The same for a band of rows of the cropped grid, [V, rows.count, LON]; other rows are not read.
   void read_step(std::int64_t step, RowBand rows, float* out) const;
@@ -149,7 +153,8 @@ class FieldSeries {
   std::vector<std::unique_ptr<FieldFile>> files_;
   std::vector<std::vector<HeldChannel>> held_;  // [files], by in_series
   std::vector<std::int64_t> all_channels_;      // 0, 1, ...
-  std::vector<bool> may_be_missing_, is_sum_;   // [channels]
+  std::vector<MissingPoints> missing_;          // [channels]
+  std::vector<bool> is_sum_;                    // [channels]
   std::vector<double> log_scales_;              // [channels], 0: as they are
   std::unique_ptr<const Timeline> timeline_;    // refers to files_
   std::vector<std::string> channel_names_;

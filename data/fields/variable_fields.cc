@@ -146,10 +146,11 @@ class VariableReader {
   VariableReader(std::shared_ptr<const StoredArrays> arrays, const GridVariable& variable, CacheBudget budget)
       : arrays_(std::move(arrays)), variable_(variable), budget_(std::move(budget)) {}
 
-  // The field of a level at a step, rows [crop.row, crop.row + crop.height) counted from the north. may_be_missing:
-  // chunks of a Zarr store that do not exist are missing points, if its fill value is NaN; they are an Error else.
-  void read(std::int64_t step, std::int64_t level, FieldCrop crop, bool may_be_missing, float* to) {
-    BoxReader& reader = opened(may_be_missing);
+  // The field of a level at a step, rows [crop.row, crop.row + crop.height) counted from the north. Chunks of
+  // a Zarr store that do not exist are missing points if these are kept and its fill value is NaN; they are an Error
+  // else, unless they hold its fill value.
+  void read(std::int64_t step, std::int64_t level, FieldCrop crop, MissingPoints missing, float* to) {
+    BoxReader& reader = opened(missing);
     std::vector<std::int64_t> start(variable_.array->shape.size(), 0), count(variable_.array->shape.size(), 1);
     const auto set = [&](std::size_t axis, std::int64_t first, std::int64_t length) {
       if (axis != kNoAxis) start[axis] = first, count[axis] = length;
@@ -171,7 +172,7 @@ class VariableReader {
     }
   }
 
-  std::string name() { return opened(/*may_be_missing=*/false).name(); }
+  std::string name() { return opened(MissingPoints::refused).name(); }
 
  private:
   // fills: only where `to` has no value yet.
@@ -197,12 +198,15 @@ class VariableReader {
   }
 
   // Opened when it is needed: only variables that have a role are.
-  BoxReader& opened(bool may_be_missing) {
+  BoxReader& opened(MissingPoints missing) {
+    constexpr std::array kMeanings{zarr::MissingChunk::error, zarr::MissingChunk::nan_or_error,
+                                   zarr::MissingChunk::fill_value};
+    const auto policy = static_cast<std::size_t>(missing);
     const std::lock_guard lock(opening_);
-    std::unique_ptr<BoxReader>& reader = readers_[may_be_missing ? 1 : 0];
+    std::unique_ptr<BoxReader>& reader = readers_[policy];
     if (!reader)
       reader = arrays_->open(variable_.array->name, {.budget = budget_, .rows = "steps", .values = "fields"},
-                             may_be_missing ? zarr::MissingChunk::nan_or_error : zarr::MissingChunk::error);
+                             kMeanings[policy]);
     return *reader;
   }
 
@@ -210,7 +214,7 @@ class VariableReader {
   GridVariable variable_;
   CacheBudget budget_;
   std::mutex opening_;
-  std::array<std::unique_ptr<BoxReader>, 2> readers_;  // that refuse missing chunks, and that do not
+  std::array<std::unique_ptr<BoxReader>, 3> readers_;  // by MissingPoints
 };
 
 class VariableFields : public FieldReader {
@@ -227,7 +231,7 @@ class VariableFields : public FieldReader {
   void read(std::int64_t step, std::span<const Plane> planes, FieldCrop crop) override {
     for (const Plane& plane : planes) {
       const Channel& channel = channels_[static_cast<std::size_t>(plane.channel)];
-      channel.reader->read(step, channel.level, crop, plane.may_be_missing, plane.to);
+      channel.reader->read(step, channel.level, crop, plane.missing, plane.to);
     }
   }
 
@@ -333,10 +337,10 @@ ConstantPlane read_constant_plane(const StoredArrays& arrays, const std::string&
   // `arrays` outlives the reader.
   VariableReader reader(std::shared_ptr<const StoredArrays>(std::shared_ptr<void>(), &arrays), *found, nullptr);
   const FieldCrop whole{0, plane.height, plane.width};
-  reader.read(0, 0, whole, /*may_be_missing=*/true, plane.values.data());
+  reader.read(0, 0, whole, MissingPoints::kept, plane.values.data());
   if (const std::int64_t last = found->extent(found->time) - 1; last > 0) {
     std::vector<float> at_end(plane.values.size());
-    reader.read(last, 0, whole, /*may_be_missing=*/true, at_end.data());
+    reader.read(last, 0, whole, MissingPoints::kept, at_end.data());
     const bool is_constant = std::ranges::equal(
         plane.values, at_end, [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); });
     ISOBAR_CHECK(is_constant, arrays.path(), ": '", array->name, "' changes with time, so that it is no constant");

@@ -50,8 +50,8 @@ void check_roles(const ForecastOptions& o, const KeyOrigins& origins) {
 void check_missing(const ForecastOptions& o, const KeyOrigins& origins) {
   for (const auto& [name, value] : o.missing.value_or(NumbersOrWords()))
     if (const auto* const word = std::get_if<std::string>(&value))
-      ISOBAR_CHECK(*word == "mean" || *word == "refuse", origins.where("missing"), " gives ", name, " as ", *word,
-                   "; expected a number, mean or refuse");
+      ISOBAR_CHECK(*word == "mean" || *word == "fill" || *word == "refuse", origins.where("missing"), " gives ", name,
+                   " as ", *word, "; expected a number, mean, fill or refuse");
   const auto check_name = [&](const char* key, const std::string& name) {
     ISOBAR_CHECK(!o.channel_names || std::ranges::find(*o.channel_names, name) != o.channel_names->end(),
                  origins.where(key), " names ", name, ", which is no channel of the data");
@@ -121,9 +121,11 @@ KeyTable ForecastOptions::keys() {
        key("history", history, "earlier states that are read beside the newest, each dt steps before the next")
            .within(0, 64),
        key("missing", missing,
-           "what missing points of a channel are taken for, {\"sst\": \"mean\"}: mean, a number in its unit, or "
-           "refuse; they "
-           "have no weight in losses and scores. Other channels refuse them"),
+           "what missing points of a channel are taken for, {\"sst\": \"mean\"}: mean, or a number in its unit; they "
+           "have no "
+           "weight in losses and scores. Other channels refuse them, and so does refuse; fill does too, but chunks "
+           "that a "
+           "Zarr store does not have hold its fill value"),
        key("missing_masks", missing_masks,
            "channels whose mask is an input plane too, 1 where a point is there and 0 where it is missing"),
        key("accumulate", accumulate,
@@ -160,7 +162,7 @@ KeyTable ForecastOptions::keys() {
 bool ForecastOptions::may_be_missing(const std::string& channel) const {
   if (!missing) return false;
   const auto found = missing->find(channel);
-  return found != missing->end() && found->second != NumberOrWord("refuse");
+  return found != missing->end() && found->second != NumberOrWord("refuse") && found->second != NumberOrWord("fill");
 }
 
 double ForecastOptions::log_scale(const std::string& channel) const {

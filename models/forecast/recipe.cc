@@ -143,6 +143,7 @@ FieldSeriesOptions ForecastRecipe::fields_at(const std::string& path) const {
           .channels = forecast.channel_names.value_or(std::vector<std::string>()),
           .choose = forecast.channels.has_value(),
           .missing = channels_with_missing_points(),
+          .filled_chunks = channels_with_filled_chunks(),
           .sums = forecast.accumulate.value_or(std::vector<std::string>()),
           .log_scales = log_scales(),
           .height = forecast.height(),
@@ -156,6 +157,13 @@ std::vector<std::string> ForecastRecipe::channels_with_missing_points() const {
   std::vector<std::string> names;
   for (const auto& [name, value] : forecast.missing.value_or(NumbersOrWords()))
     if (forecast.may_be_missing(name)) names.push_back(name);
+  return names;
+}
+
+std::vector<std::string> ForecastRecipe::channels_with_filled_chunks() const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : forecast.missing.value_or(NumbersOrWords()))
+    if (value == NumberOrWord("fill")) names.push_back(name);
   return names;
 }
 

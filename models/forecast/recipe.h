@@ -67,6 +67,7 @@ class ForecastRecipe : public Recipe {
   PairOptions pairs_of(DataSplit set, const FieldSeries& dataset) const;
   WindowOptions windows_of(const FieldSeries& dataset) const;
   std::vector<std::string> channels_with_missing_points() const;
+  std::vector<std::string> channels_with_filled_chunks() const;
   std::map<std::string, double> log_scales() const;
   // The statistics in these files, for the channels of the data.
   Statistics statistics_at(const std::string& means, const std::string& stds, const FieldSeries& dataset) const;

@@ -247,7 +247,7 @@ TEST_CASE("sources: what does not fit is one sentence") {
   CHECK_THAT(refused(kNames + R"(--set 'transforms={"b":0}')"), ContainsSubstring("no scale above 0"));
   CHECK_THAT(refused(kNames + R"(--set 'accumulate=["z"]')"), ContainsSubstring("names z, which is no channel"));
   CHECK_THAT(refused(kNames + R"(--set 'missing={"b":"median"}')"),
-             ContainsSubstring("expected a number, mean or refuse"));
+             ContainsSubstring("expected a number, mean, fill or refuse"));
   CHECK_THAT(refused(kNames + R"(--set 'train_range=["2001-01-01","2002-01-01"]')"),
              ContainsSubstring("goes beyond the data"));
   CHECK_THAT(refused(kNames + R"(--set 'constant_channels={"z":"nowhere.nc:z"}')"), ContainsSubstring("nowhere.nc"));

@@ -1,5 +1,6 @@
 #include "data/fields/field_series.h"
 
+#include <glob.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,6 +58,16 @@ std::vector<std::string> field_files_in(const std::string& folder) {
   return h5_files.empty() ? others : h5_files;
 }
 
+// What a pattern of the shell's names, sorted; Error if it is nothing.
+std::vector<std::string> files_matching(const std::string& pattern) {
+  glob_t found{};
+  const int status = ::glob(pattern.c_str(), 0, nullptr, &found);
+  std::vector<std::string> files(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  ISOBAR_CHECK(status == 0, pattern, " matches no file");
+  return files;
+}
+
 }  // namespace
 
 std::int64_t default_cache_bytes(int processes_on_host) {
@@ -70,7 +81,12 @@ bool has_field_files(const std::string& folder) {
   return !field_files_in(folder).empty();
 }
 
+bool is_pattern(const std::string& path) {
+  return path.find_first_of("*?[") != std::string::npos && !std::filesystem::exists(path);
+}
+
 std::vector<std::string> find_field_files(const std::string& path) {
+  if (is_pattern(path)) return files_matching(path);
   ISOBAR_CHECK(std::filesystem::exists(path), path, " does not exist");
   if (!std::filesystem::is_directory(path) || holds_stored_arrays(path)) return {path};
   std::vector<std::string> files = field_files_in(path);

@@ -56,6 +56,10 @@ std::int64_t default_cache_bytes(int processes_on_host = 1);
 // none.
 std::vector<std::string> find_field_files(const std::string& path);
 
+// Whether a path is a pattern of the shell, "DIR/era5_20*.nc", and no file of this name exists; find_field_files gives
+// the files that match.
+bool is_pattern(const std::string& path);
+
 // Whether find_field_files finds any file in a folder.
 bool has_field_files(const std::string& folder);
 

@@ -9,6 +9,7 @@ namespace isobar {
 namespace fs = std::filesystem;
 
 DataLayout layout_of(const fs::path& folder) {
+  if (is_pattern(folder.string())) return {folder, folder, folder, statistics_beside(folder.parent_path())};
   if (holds_stored_arrays(folder.string())) return {folder, folder, folder, statistics_beside(folder)};
   ISOBAR_CHECK(fs::is_directory(folder), "--data ", folder.string(), " is not a folder");
   const bool flat = !fs::is_directory(folder / "train");

@@ -144,7 +144,7 @@ std::int64_t steps_of_lead_time(const std::string& text, const FieldSeries& data
 
 bool SplitOptions::is_one_path() const {
   std::error_code missing;
-  return fs::equivalent(train_data_path, valid_data_path, missing);
+  return train_data_path == valid_data_path || fs::equivalent(train_data_path, valid_data_path, missing);
 }
 
 void SplitOptions::count_dates(const FieldSeries& data) {

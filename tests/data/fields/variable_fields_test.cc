@@ -299,6 +299,8 @@ TEST_CASE("variables: a folder of files is read by their first bytes, and .h5 fi
   testing::write_text(folder / "notes.txt", "not data");
   CHECK(find_field_files(folder.path().string()) == Names{folder / "data.cdf"});
   CHECK(has_field_files(folder.path().string()));
+  CHECK(find_field_files(folder / "d*.cdf") == Names{folder / "data.cdf"});
+  CHECK_THROWS_WITH(find_field_files(folder / "e*.cdf"), ContainsSubstring("e*.cdf matches no file"));
   testing::write_fields(folder / "2001.h5", {2, 1, 2, 2});
   CHECK(find_field_files(folder.path().string()) == Names{folder / "2001.h5"});
 }

@@ -102,7 +102,7 @@ TEST_CASE("windows: a channel may be a sum over the steps that end at a step, an
   testing::Labels labels{.names = {"t", "tp"}, .units = {"K", "m"}};
   for (int step = 0; step < 8; ++step) labels.hours.push_back(step < 5 ? step : step + 3);
   testing::write_labelled_fields(folder / "2001.h5", {8, 2, 1, 2}, labels);
-  const FieldSeries series({.paths = {folder / "2001.h5"}, .dt = 2, .sums = {"tp"}, .log_scales = {{"tp", 0.5}}});
+  const FieldSeries series({.paths = {folder / "2001.h5"}, .sums = {"tp"}, .log_scales = {{"tp", 0.5}}, .dt = 2});
   std::vector<float> fields(4);
   series.read_step(3, fields.data());
   CHECK(fields[0] == field_value(0, 3, 0, 0, 0));

@@ -81,7 +81,7 @@ TEST_CASE("every command that reads a config names the keys that a later choice 
     CHECK_THAT(outcome.out, ContainsSubstring(forecast));
   }
   CHECK_THAT(run.evaluate(" --set task=classification").out,
-             ContainsSubstring("left out, since vit for classification has no such keys: allow_overlap "));
+             ContainsSubstring("left out, since vit for classification has no such keys: accumulate allow_overlap "));
   CHECK_THAT(run.evaluate().out, !ContainsSubstring("left out"));
 }
 

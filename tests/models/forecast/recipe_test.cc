@@ -194,7 +194,7 @@ TEST_CASE("opening fills what is null, and what it finds besides is its own: no 
        {"img_size", "n_out_channels", "channel_names", "global_means_path", "global_stds_path", "time_means_path"})
     of_run[key] = declared.at(key);
   CHECK(of_run == declared);
-  CHECK_THROWS_WITH(to_json(config, {FoundKey{"channels", "t"}}), ContainsSubstring("there is no such key"));
+  CHECK_THROWS_WITH(to_json(config, {FoundKey{"chanels", "t"}}), ContainsSubstring("there is no such key"));
 
   // What was opened needs neither the config nor its recipe any more.
   config = RunConfig();

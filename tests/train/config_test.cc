@@ -326,7 +326,7 @@ TEST_CASE("a value of the wrong type is told with key and file") {
       {"amp_mode=fp8", "one of none, bf16, fp16"},
       {"img_size=[360]", "a list of 2, each an integer"},
       {"img_size=360", "a list of 2"},
-      {"train_range=[1,2,3]", "a list of 2, each an integer, or null"},
+      {"train_range=[1,2,3]", "a list of 2, each an integer, or a list of 2, each a string in UTF-8, or null"},
       {"channel_weights=[1,\"a\"]", "a list, each a number, or null"},
       {"limit_nsamples=many", "an integer, or null"},
   }));

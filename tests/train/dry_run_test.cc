@@ -108,7 +108,7 @@ TEST_CASE("on shapes: nothing of the run's own is touched") {
 
 TEST_CASE("on shapes: a GPU holds its batch and the next one") {
   TrainingSetup setup = kSetup;
-  const std::size_t batch = static_cast<std::size_t>(setup.samples) * (2 * 3 * 18 * 10 * 4 + 4 * 8);
+  const std::size_t batch = static_cast<std::size_t>(setup.samples) * ((3 + 2) * 18 * 10 * 4 + 4 * 8);
   const StepPrediction gpu = predicted(setup, {}, DeviceKind::cuda);
   const auto other = std::ranges::find(gpu.memory, "other", &MemoryUse::tag);
   REQUIRE(other != gpu.memory.end());

@@ -17,7 +17,6 @@
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/file_size_limit.h"
-#include "tests/harness/may_leak.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
@@ -319,7 +318,6 @@ TEST_CASE("convert: a full disk is an error, and the work goes on afterwards") {
   options.out = folder / "out";
   {
     const testing::FileSizeLimit limit(3000);
-    const testing::MayLeak forgiven;
     CHECK_THAT(refusal(options), ContainsSubstring("2001.h5"));
   }
   convert(options);

@@ -10,7 +10,6 @@
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/file_size_limit.h"
-#include "tests/harness/may_leak.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
@@ -173,7 +172,6 @@ TEST_CASE("restartable file: a full disk loses nothing") {
   const TemporaryFolder folder;
   {
     const testing::FileSizeLimit limit(500);  // less than the file's labels
-    const testing::MayLeak forgiven;
     CHECK_THROWS_WITH(open(folder), ContainsSubstring("2018.h5"));
   }
   {

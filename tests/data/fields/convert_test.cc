@@ -250,13 +250,13 @@ TEST_CASE("convert: a file that is there is kept only if it is the same") {
   const auto other = [&](const char* what) {
     CHECK(refusal(options) == path + " is there already, and " + what +
                                   " are not those that would be written; choose another --out, or remove it");
-    CHECK(read_file(path) == before);
+    CHECK((read_file(path) == before));
   };
   SECTION("what is left of the work is removed") {
     testing::write_text(folder / "out/.2001.h5.done", "{}");
     CHECK(convert(options) == std::vector<std::string>{"nothing to write; kept: 1 file that are there already"});
     CHECK(files_in(folder / "out") == std::vector<std::string>{"2001.h5"});
-    CHECK(read_file(path) == before);
+    CHECK((read_file(path) == before));
   }
   SECTION("times") {
     write_source(folder / "a.h5", {.hours = hours_from(6, 5)});
@@ -297,7 +297,7 @@ TEST_CASE("convert: unfinished work is gone on with by the same arguments and so
     CHECK_THAT(refusal(options), ContainsSubstring(journal + ": its file was begun with other sources; "));
     fs::remove(journal);
     convert(options);
-    CHECK(read_file(folder / "out/2001.h5") == read_file(folder / "whole/2001.h5"));
+    CHECK((read_file(folder / "out/2001.h5") == read_file(folder / "whole/2001.h5")));
   }
   SECTION("the same") {
     options.allow_missing = true;
@@ -306,7 +306,7 @@ TEST_CASE("convert: unfinished work is gone on with by the same arguments and so
     const std::string made = read_file(folder / "out/2001.h5");
     options.out = folder / "anew";
     convert(options);
-    CHECK(made == read_file(folder / "anew/2001.h5"));
+    CHECK((made == read_file(folder / "anew/2001.h5")));
   }
 }
 
@@ -322,7 +322,7 @@ TEST_CASE("convert: a full disk is an error, and the work goes on afterwards") {
   }
   convert(options);
   CHECK(files_in(folder / "out") == std::vector<std::string>{"2001.h5"});
-  CHECK(read_file(folder / "out/2001.h5") == read_file(folder / "whole/2001.h5"));
+  CHECK((read_file(folder / "out/2001.h5") == read_file(folder / "whole/2001.h5")));
 }
 
 TEST_CASE("convert: what does not fit is refused") {

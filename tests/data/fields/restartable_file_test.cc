@@ -111,7 +111,7 @@ TEST_CASE("restartable file: recorded steps are kept, others are written again")
     file.record({6, 7});
     CHECK(file.missing() == Ranges{{2, 4}, {7, 10}});
   }
-  CHECK(finished(folder) == whole);
+  CHECK((finished(folder) == whole));
 }
 
 TEST_CASE("restartable file: a kill between any two of its events is survived") {
@@ -127,16 +127,29 @@ TEST_CASE("restartable file: a kill between any two of its events is survived") 
     fs::remove(partial);
     CHECK(open(folder).missing() == Ranges{{0, 10}});
     CHECK(open(folder).missing() == Ranges{{0, 10}});
-    CHECK(finished(folder) == whole);
+    CHECK((finished(folder) == whole));
+  }
+  SECTION("a kill between a new file and its journal") {
+    const nlohmann::json large = {{"channels", std::string(1 << 16, 'a')}};  // its journal is beyond the limit
+    RestartableFile::remove_unfinished(folder / "2018.h5");
+    RestartableFile(folder / "2018.h5", facts(), large).record({0, 10});
+    fs::remove(partial);
+    {
+      const testing::FileSizeLimit limit(1 << 15);
+      CHECK_THROWS_WITH(RestartableFile(folder / "2018.h5", facts(), large),
+                        ContainsSubstring(".2018.h5.done: cannot be written: File too large"));
+    }
+    CHECK(fs::exists(partial));
+    CHECK(RestartableFile(folder / "2018.h5", facts(), large).missing() == Ranges{{0, 10}});
   }
   SECTION("a file without journal is begun anew") {
     fs::remove(journal);
     fs::resize_file(partial, 100);
     CHECK(open(folder).missing() == Ranges{{0, 10}});
-    CHECK(finished(folder) == whole);
+    CHECK((finished(folder) == whole));
   }
   SECTION("all steps are written, but it has no name yet") {
-    CHECK(finished(folder) == whole);
+    CHECK((finished(folder) == whole));
   }
 }
 
@@ -182,5 +195,5 @@ TEST_CASE("restartable file: a full disk loses nothing") {
     CHECK_THROWS_WITH(write_steps(file, {3, 10}), ContainsSubstring("/2018.h5: cannot be written: File too large"));
   }
   CHECK(open(folder).missing() == Ranges{{3, 10}});
-  CHECK(finished(folder) == whole);
+  CHECK((finished(folder) == whole));
 }

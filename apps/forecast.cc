@@ -155,12 +155,13 @@ ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedFore
   return config;
 }
 
-FieldsInfo info_for(const ForecastFlags& o, const ForecastRecipe& recipe, const FieldSeries& dataset,
+FieldsInfo info_for(const ForecastFlags& o, const ForecastRecipe& recipe, const Windows& windows,
                     const FieldsInfo* trained, const fs::path& weights) {
   const bool own = trained != nullptr && o.stats.empty();
   const fs::path folder = statistics_folder(o);
+  const FieldSeries& dataset = windows.series();
   FieldsInfo info = recipe.info_of(
-      dataset, own ? trained->statistics
+      windows, own ? trained->statistics
                    : recipe.statistics_at((folder / kMeansFile).string(), (folder / kStdsFile).string(), dataset));
   if (own) {
     info.extra_means = trained->extra_means;
@@ -230,11 +231,12 @@ void forecast(const ForecastFlags& o) {
     check_orientation(trained->info, dataset);
     check_lead_time(trained->info, trained->dt, file.string(), dataset);
   }
+  const Windows windows(dataset, config.recipe.windows_of(dataset));
   Forecaster forecaster(config.recipe.forecaster_options(), config.run.compute,
-                        info_for(o, config.recipe, dataset, trained ? &trained->info : nullptr, file), device);
+                        info_for(o, config.recipe, windows, trained ? &trained->info : nullptr, file), device);
   read_model(file, forecaster);
   print_weights_origin(file);
-  forecast_all(o, starts, forecaster, Windows(dataset, config.recipe.windows_of(dataset)), file);
+  forecast_all(o, starts, forecaster, windows, file);
 }
 
 }  // namespace

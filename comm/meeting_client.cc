@@ -11,14 +11,13 @@
 #include "comm/challenge.h"
 #include "comm/hmac.h"
 #include "kernels/common/check.h"
+#include "kernels/common/comma_list.h"
 
 namespace isobar {
 namespace {
 
 std::string text_of(const MeetingPlace& place) {
-  std::string text;
-  for (const std::string& address : place.addresses) text += (text.empty() ? "" : ", ") + address;
-  text += concat(':', place.port);
+  const std::string text = concat(comma_list(place.addresses), ':', place.port);
   return place.ports > 1 ? concat(text, " to ", place.port + place.ports - 1) : text;
 }
 

@@ -11,6 +11,7 @@
 #include "apps/train/config_file.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
+#include "kernels/common/comma_list.h"
 #include "kernels/common/suggestions.h"
 
 namespace isobar {
@@ -38,15 +39,9 @@ struct Parameter {
   bool is_drawn() const { return kind != kValues; }
 };
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 void check_key(const std::string& key, const std::string& where) {
   ISOBAR_CHECK(std::ranges::find(kKeys, key) != kKeys.end(), where, ": unknown key ", key,
-               did_you_mean(suggestion(key, kKeys)), " (a sweep has ", joined(kKeys), ")");
+               did_you_mean(suggestion(key, kKeys)), " (a sweep has ", comma_list(kKeys), ")");
 }
 
 void check_bounds_of(const Parameter& parameter, const std::string& where) {
@@ -72,11 +67,11 @@ void check_bounds_of(const Parameter& parameter, const std::string& where) {
 
 void check_parameter(const std::string& key, const ordered_json& declared, const std::string& origin) {
   const std::string where = concat(origin, ": parameter ", key);
-  ISOBAR_CHECK(declared.is_object() && declared.size() == 1, where, " must be an object of one of ", joined(kKinds),
+  ISOBAR_CHECK(declared.is_object() && declared.size() == 1, where, " must be an object of one of ", comma_list(kKinds),
                ", as in {\"values\": [1, 2]}, not ", shown(declared));
   const Parameter parameter(declared);
   ISOBAR_CHECK(std::ranges::find(kKinds, parameter.kind) != kKinds.end(), where, ": there is no ", parameter.kind,
-               did_you_mean(suggestion(parameter.kind, kKinds)), " (a parameter has one of ", joined(kKinds), ")");
+               did_you_mean(suggestion(parameter.kind, kKinds)), " (a parameter has one of ", comma_list(kKinds), ")");
   const std::string of_kind = concat(where, ": its ", parameter.kind);
   ISOBAR_CHECK(parameter.list.is_array(), of_kind, " must be a list, not ", shown(parameter.list));
   ISOBAR_CHECK(!parameter.list.empty(), of_kind, " must not be empty");

@@ -17,6 +17,7 @@
 #include "data/files/npy.h"
 #include "data/parallel_tasks.h"
 #include "kernels/common/check.h"
+#include "kernels/common/comma_list.h"
 
 namespace isobar {
 namespace {
@@ -106,9 +107,7 @@ std::string fill_values_text(const FieldSeries& dataset) {
   std::set<float> values;
   for (std::size_t f = 0; f < dataset.file_count(); ++f)
     values.insert(dataset.file(f).fill_values().begin(), dataset.file(f).fill_values().end());
-  std::string text;
-  for (const float value : values) text += (text.empty() ? "" : ", ") + concat(value);
-  return text;
+  return comma_list(values);
 }
 
 // Error naming file, step and channel if there is a hole.

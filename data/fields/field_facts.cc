@@ -11,6 +11,7 @@
 #include "data/files/npy.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
+#include "kernels/common/comma_list.h"
 
 namespace isobar {
 namespace {
@@ -115,8 +116,7 @@ class Reader {
 
 hdf5::DatasetInfo info_of_fields(const hdf5::File& file) {
   if (!file.has(kFields)) {
-    std::string held;
-    for (const std::string& name : file.names()) held += (held.empty() ? "" : ", ") + name;
+    const std::string held = comma_list(file.names());
     throw_error(file.path(), " has no dataset 'fields'; it holds ", held.empty() ? "nothing" : held);
   }
   hdf5::DatasetInfo info = file.info(kFields);

@@ -21,17 +21,11 @@
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
+#include "kernels/common/comma_list.h"
 #include "kernels/common/suggestions.h"
 
 namespace isobar {
 namespace {
-
-// "a, b, c".
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
 
 bool have_common_names(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   return std::ranges::any_of(a, [&](const std::string& name) { return std::ranges::find(b, name) != b.end(); });
@@ -242,8 +236,7 @@ FieldSeries::Tracks FieldSeries::choose_channels(const FieldSeriesOptions& optio
   for (std::size_t c = 0; c < channel_names_.size(); ++c)
     ISOBAR_CHECK(first_file[c], options.paths.front(), " has no channel ", channel_names_[c],
                  did_you_mean(suggestion(channel_names_[c], {names.begin(), names.end()})), "; it has ",
-                 joined({names.begin(), names.end()}),
-                 left_out.empty() ? "" : "; not these: ", joined({left_out.begin(), left_out.end()}));
+                 comma_list(names), left_out.empty() ? "" : "; not these: ", comma_list(left_out));
   files_ = std::move(kept);
   return tracks;
 }
@@ -285,10 +278,9 @@ void FieldSeries::set_labels(const FieldSeriesOptions& options) {
     labels_.units.resize(channel_names_.size());
     labels_.units[c] = log_scale_unit(labels_.units[c], log_scales_[c]);
   }
-  const bool are_named = std::ranges::any_of(files_, [](const auto& file) { return !file->channel_names().empty(); });
-  labels_.channel_names = !options.channels.empty()                       ? options.channels
-                          : file(0).channel_names().empty() || !are_named ? std::vector<std::string>()
-                                                                          : channel_names_;
+  labels_.channel_names = !options.channels.empty()         ? options.channels
+                          : file(0).channel_names().empty() ? std::vector<std::string>()
+                                                            : channel_names_;
 }
 
 void FieldSeries::set_range(const FieldSeriesOptions& options) {

@@ -59,6 +59,7 @@ class PairDataset : public Dataset {
   std::unique_ptr<Dataset> band(RowBand rows) const override;
 
   RowBand rows() const { return rows_; }  // of the grid
+  const Windows& windows() const { return windows_; }
   const FieldSeries& steps() const { return windows_.series(); }
   // The input step of a sample; Error if there is no such sample.
   std::int64_t step_of(std::int64_t sample) const;

@@ -13,6 +13,7 @@
 #include "data/fields/packing.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
+#include "kernels/common/comma_list.h"
 
 namespace isobar {
 namespace {
@@ -44,10 +45,6 @@ std::vector<double> all_numbers(const StoredArrays& arrays, const ArrayInfo& arr
     ISOBAR_CHECK(std::isfinite(value), arrays.path(), ": '", array.name, "' holds ",
                  std::isnan(value) ? "NaN" : "an infinity");
   return values;
-}
-
-std::string shown_level(double level) {
-  return concat(level);
 }
 
 // Describes the variables of one file.
@@ -118,8 +115,7 @@ std::vector<std::string> Describer::channels_of(const GridVariable& variable) co
     for (double& level : levels) level *= hectopascals_per_unit(coordinate, where(coordinate));
   }
   std::vector<std::string> channels;
-  for (const double level : levels)
-    channels.push_back(name + (variable.on_model_levels ? "_ml" : "") + shown_level(level));
+  for (const double level : levels) channels.push_back(name + (variable.on_model_levels ? "_ml" : "") + concat(level));
   return channels;
 }
 
@@ -302,8 +298,7 @@ OpenedFields open_variable_fields(std::shared_ptr<const StoredArrays> arrays, co
     else if (variable)
       variables.push_back(std::move(*variable));
   }
-  std::string held;
-  for (const ArrayInfo& array : arrays->arrays()) held += (held.empty() ? "" : ", ") + array.name;
+  const std::string held = comma_list(arrays->arrays(), &ArrayInfo::name);
   ISOBAR_CHECK(!variables.empty(), arrays->path(), " has no variable on time, latitude and longitude; it holds ",
                held.empty() ? "nothing" : held);
   keep_names_apart(variables);

@@ -33,6 +33,7 @@ class Windows {
   explicit Windows(const FieldSeries& series, WindowOptions options = {});
 
   const FieldSeries& series() const { return series_; }
+  const WindowOptions& options() const { return options_; }
   std::int64_t input_planes() const;
   std::int64_t target_planes() const { return static_cast<std::int64_t>(target_.size()); }
 

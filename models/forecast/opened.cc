@@ -160,8 +160,8 @@ FieldsInfo OpenedForecast::make_info() {
   std::optional<ComputedStatistics>& made = findings_.statistics;
   if (statistics_.are_missing && !made) made = compute_statistics(train_.steps);
   if (made) check_deviations(made->stds, concat("the training steps of ", recipe_.split.train_data_path));
-  FieldsInfo info =
-      recipe_.info_of(train_.steps, made ? static_cast<const Statistics&>(*made)
+  FieldsInfo info = recipe_.info_of(train_.pairs.windows(),
+                                    made ? static_cast<const Statistics&>(*made)
                                          : recipe_.statistics_at(statistics_.means, statistics_.stds, train_.steps));
   const fs::path folder = fs::path(statistics_.means).parent_path();
   label_from_statistics(info, train_.steps, folder);
@@ -260,8 +260,8 @@ FieldsInfo OpenedForecastSplit::make_info(const std::string& weights) const {
   const FieldSeries& steps = set_.steps;
   const SplitOptions& split = recipe_.split;
   if (!trained_) {
-    FieldsInfo info =
-        recipe_.info_of(steps, recipe_.statistics_at(split.global_means_path, split.global_stds_path, steps));
+    FieldsInfo info = recipe_.info_of(set_.pairs.windows(),
+                                      recipe_.statistics_at(split.global_means_path, split.global_stds_path, steps));
     label_from_statistics(info, steps, fs::path(split.global_means_path).parent_path());
     return info;
   }

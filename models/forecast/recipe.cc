@@ -214,18 +214,19 @@ std::vector<std::string> ForecastRecipe::channel_names_of(const FieldSeries& dat
   return forecast.channel_names.value_or(dataset.channel_names());
 }
 
-FieldsInfo ForecastRecipe::info_of(const FieldSeries& dataset, const Statistics& statistics) const {
+FieldsInfo ForecastRecipe::info_of(const Windows& windows, const Statistics& statistics) const {
+  const FieldSeries& dataset = windows.series();
   FieldsInfo info{.channel_names = channel_names_of(dataset),
                   .statistics = statistics,
                   .row_weights = latitude_weights(dataset),
                   .latitudes = dataset.latitudes(),
                   .longitudes = dataset.longitudes()};
-  const WindowOptions windows = windows_of(dataset);
-  for (std::size_t plane = 0; windows.computed && plane < windows.computed->names().size(); ++plane) {
-    info.extra_means.push_back(windows.computed->mean(plane));
-    info.extra_stds.push_back(windows.computed->deviation(plane));
+  const auto& computed = windows.options().computed;
+  for (std::size_t plane = 0; computed && plane < computed->names().size(); ++plane) {
+    info.extra_means.push_back(computed->mean(plane));
+    info.extra_stds.push_back(computed->deviation(plane));
   }
-  for (const ConstantField& constant : windows.constants) {
+  for (const ConstantField& constant : windows.options().constants) {
     info.extra_means.push_back(constant.mean);
     info.extra_stds.push_back(constant.deviation);
   }

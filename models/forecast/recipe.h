@@ -72,7 +72,7 @@ class ForecastRecipe : public Recipe {
   // The statistics in these files, for the channels of the data.
   Statistics statistics_at(const std::string& means, const std::string& stds, const FieldSeries& dataset) const;
   // The facts about the fields of a data set; models/forecast/fit.h adds units and time step.
-  FieldsInfo info_of(const FieldSeries& dataset, const Statistics& statistics) const;
+  FieldsInfo info_of(const Windows& windows, const Statistics& statistics) const;
   // The names of a data set's channels: those of the config, else of the files, else the tutorial's 20, else c0, c1,
   // ... Throws Error if the number of channels in the files is not n_in_channels.
   std::vector<std::string> channel_names_of(const FieldSeries& dataset) const;

@@ -159,7 +159,7 @@ TEST_CASE("isobar-bench judges by the minimum what varies, and says so") {
   CHECK(lines_of(outcome.err).size() == doubted);
 }
 
-TEST_CASE("isobar-bench shows ladders, and says what is measured, what is counted and what is predicted") {
+TEST_CASE("isobar-bench shows ladders, and says what is measured, what is counted and what is predicted", "[.long]") {
   for (const auto& [arguments, last_rung] : {std::pair{"layernorm --shape 5x33 --mean 3", "threaded"},
                                              {"product --shape 9x12x8", "tensor"},
                                              {"attention --shape 1x9", "tensor"}}) {
@@ -227,7 +227,7 @@ std::string scaled_bench(const TemporaryFolder& folder, const std::string& facto
   return program;
 }
 
-TEST_CASE("isobar-bench takes turns with an older program and says which is faster") {
+TEST_CASE("isobar-bench takes turns with an older program and says which is faster", "[.long]") {
   const TemporaryFolder folder;
   const std::string ops = "--op fill --op gelu_fwd --shape 4000 --shape 7000 --against ";
   for (const auto& [factor, verdict] : {std::pair{"1000", "faster"}, {"0.001", "slower"}}) {
@@ -261,7 +261,7 @@ TEST_CASE("isobar-bench takes turns with an older program and says which is fast
   CHECK(std::stod(row[1]) < 100);
 }
 
-TEST_CASE("isobar-bench refuses a program that it cannot take turns with") {
+TEST_CASE("isobar-bench refuses a program that it cannot take turns with", "[.long]") {
   const TemporaryFolder folder;
   const auto program = [&](const std::string& name, const std::string& text) {
     std::ofstream(folder / name) << "#!/bin/sh\n" << text << '\n';
@@ -321,7 +321,7 @@ TEST_CASE("isobar-bench refuses an ISOBAR_MAX_ISA that it does not know") {
         "isobar-bench: ISOBAR_MAX_ISA is \"avx9\"; it is one of generic, avx2, avx512, avx512_bf16 and amx\n");
 }
 
-TEST_CASE("isobar-bench sweeps over sizes") {
+TEST_CASE("isobar-bench sweeps over sizes", "[.long]") {
   const Outcome doubling = bench("--json --op gemm --op column_sum --shape 5x7x9 --shape 7x33 --sweep m=4:17");
   CHECK(doubling.status == 1);
   CHECK_THAT(doubling.err, ContainsSubstring("op column_sum has no size \"m\"; it has rows cols"));
@@ -336,7 +336,7 @@ TEST_CASE("isobar-bench sweeps over sizes") {
         std::vector<std::string>{"1x2x3x3x8", "1x2x5x5x8"});
 }
 
-TEST_CASE("isobar-bench knows 16-bit types and other baselines") {
+TEST_CASE("isobar-bench knows 16-bit types and other baselines", "[.long]") {
   const Outcome bf16 = bench("--op layernorm_fwd --op gemm --shape 7x33 --shape 5x7x9 --dtype bf16 --json");
   INFO(bf16.err);
   REQUIRE(bf16.status == 0);

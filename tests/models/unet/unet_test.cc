@@ -230,8 +230,9 @@ TEST_CASE("unet: lower precisions err at most twice as much as PyTorch in the sa
   check_precisions([](DeviceKind kind) { return kind != DeviceKind::emulator; });
 }
 
-// A long test, which tests/CMakeLists.txt names. What it adds: emulated kernels are put together as the CPU's are.
-TEST_CASE("unet: in the emulator lower precisions err at most twice as much as PyTorch in the same precision", "[.]") {
+// What it adds: emulated kernels are put together as the CPU's are.
+TEST_CASE("unet: in the emulator lower precisions err at most twice as much as PyTorch in the same precision",
+          "[.long]") {
   check_precisions([](DeviceKind kind) { return kind == DeviceKind::emulator; });
 }
 

@@ -269,8 +269,9 @@ const std::vector<Types> kOperands = {{DType::fp32, DType::fp32},
                                       {DType::fp16, DType::fp16},
                                       {DType::fp64, DType::fp64}};
 
-// ThreadSanitizer looks at the barriers of a kernel, which are the same for all shapes: it sees each kernel at a few.
-#if defined(ISOBAR_SANITIZED_THREAD)
+// ThreadSanitizer looks at the barriers of a kernel, and the virtual GPU at streams and launches. Both are the same for
+// all shapes: they see each kernel at a few.
+#if defined(ISOBAR_SANITIZED_THREAD) || defined(ISOBAR_ON_VIRTUAL_GPU)
 constexpr bool kFewShapes = true;
 #else
 constexpr bool kFewShapes = false;

@@ -11,7 +11,7 @@ fails. What survives that goes through the remaining, slow tests, several faults
 taken apart. A test that does not end within ten times its time has failed, as it has under ctest.
 
 Faults that no test fails for are written out with their place: read them. Some are equivalent (the program is as right
-with them), which only a reader can say; the others are missing tests. Faults are planted in .cc files: one in a header
+with them), which only a reader can say; the others are missing tests. Faults are planted in .cc and .cu files: one in a header
 would compile nearly all tests anew. The work is kept in build-faults/ and goes on where it ended; exit status 0 where
 at least --share of the faults was found.
 """
@@ -45,7 +45,7 @@ def said_by(command, folder):
 
 def read_sources(wanted):
     files = said_by(["git", "ls-files", *wanted], ROOT).split()
-    return {path: (ROOT / path).read_text() for path in files if path.endswith(".cc")}
+    return {path: (ROOT / path).read_text() for path in files if path.endswith((".cc", ".cu"))}
 
 
 def copy_tree():

@@ -11,9 +11,9 @@ fails. What survives that goes through the remaining, slow tests, several faults
 taken apart. A test that does not end within ten times its time has failed, as it has under ctest.
 
 Faults that no test fails for are written out with their place: read them. Some are equivalent (the program is as right
-with them), which only a reader can say; the others are missing tests. Faults are planted in .cc and .cu files: one in a header
-would compile nearly all tests anew. The work is kept in build-faults/ and goes on where it ended; exit status 0 where
-at least --share of the faults was found.
+with them), which only a reader can say; the others are missing tests. Faults are planted in .cc and .cu files: one in a
+header would compile nearly all tests anew. The work is kept in build-faults/ and goes on where it ended; exit status 0
+where at least --share of the faults was found.
 """
 import argparse
 import concurrent.futures

@@ -295,6 +295,15 @@ TEST_CASE("missing: the log tells of samples without weight when one is met, and
   CHECK_THAT(log, ContainsSubstring("iteration 2 has samples without weight: all points of their targets are missing"));
   CHECK_THAT(log, ContainsSubstring("iterations 1 to 3: 1 of 6 samples had no weight: all points of their targets"));
   CHECK_THAT(log, !ContainsSubstring("iteration 3 has samples"));
+
+  const Outcome judged =
+      here.isobar("evaluate --weights " + here.path("run/checkpoints/step_00000003/model.safetensors") + " --scores " +
+                  here.path("scores.json") + " --threads 1 --device cpu");
+  CHECK(judged.err == "");
+  const auto loss_in = [&](const std::string& file) {
+    return nlohmann::json::parse(read_file(here.path(file))).at("val_loss").get<double>();
+  };
+  CHECK(loss_in("scores.json") == Approx(loss_in("run/summary.json")).epsilon(1e-12));
 }
 
 TEST_CASE("missing: what nothing can be learned or judged from is refused by name") {

@@ -340,12 +340,12 @@ void print_header(const Machine& machine, const Peaks& peaks, Device device) {
               machine.commit.c_str());
   std::printf("the best measured now on %s: %s %.1f GB/s, %s %.3f TFLOP/s\n", name_of(device.kind),
               peaks.bandwidth_source.c_str(), peaks.bandwidth * 1e-9, peaks.flops_source.c_str(), peaks.flops * 1e-12);
-  std::printf("%-18s %-24s %-5s %12s %12s %12s %9s %9s %10s  %s\n", "op", "shape", "dtype", "us", "min", "max", "GB/s",
+  std::printf("%-28s %-24s %-5s %12s %12s %12s %9s %9s %10s  %s\n", "op", "shape", "dtype", "us", "min", "max", "GB/s",
               "TFLOP/s", "% of floor", "time / baseline, / old");
 }
 
 void print_row(const Result& r, const Peaks& peaks) {
-  std::printf("%-18s %-24s %-5s %12.1f %12.1f %12.1f %9.2f %9.4f %10.1f  ", r.op.c_str(), r.shape.c_str(),
+  std::printf("%-28s %-24s %-5s %12.1f %12.1f %12.1f %9.2f %9.4f %10.1f  ", r.op.c_str(), r.shape.c_str(),
               r.dtype.c_str(), r.timing.median * 1e6, r.timing.min * 1e6, r.timing.max * 1e6,
               r.cost.bytes / r.judged(r.timing) * 1e-9, r.cost.flops / r.judged(r.timing) * 1e-12,
               r.percent_of_floor(peaks));
@@ -362,7 +362,7 @@ void print_list() {
   for (const Op& op : ops()) {
     std::string baselines;
     for (const Baseline& baseline : op.baselines) baselines += (baselines.empty() ? "" : ", ") + baseline.name;
-    std::printf("%-18s shape: %s, like %s; baselines: %s\n", op.name.c_str(), op.dims.c_str(),
+    std::printf("%-28s shape: %s, like %s; baselines: %s\n", op.name.c_str(), op.dims.c_str(),
                 to_text(op.base_shape(1)).c_str(), baselines.c_str());
   }
 }
@@ -411,13 +411,13 @@ void compare_programs(const Options& options, const std::vector<Task>& tasks) {
   if (!options.json) {
     std::printf("%s, %s, %d threads; %d rounds in turn, least times\n", machine.cpu.c_str(),
                 machine.instruction_set.c_str(), machine.threads, kRounds);
-    std::printf("%-18s %-24s %-5s %12s %12s %9s %14s\n", "op", "shape", "dtype", "us", "old us", "us / old", "between");
+    std::printf("%-28s %-24s %-5s %12s %12s %9s %14s\n", "op", "shape", "dtype", "us", "old us", "us / old", "between");
   }
   for (const Comparison& c : compared) {
     if (options.json)
       print_json(c, machine);
     else
-      std::printf("%-18s %-24s %-5s %12.1f %12.1f %9.3f %6.3f, %6.3f  %s\n", c.timed.op.c_str(), c.timed.shape.c_str(),
+      std::printf("%-28s %-24s %-5s %12.1f %12.1f %9.3f %6.3f, %6.3f  %s\n", c.timed.op.c_str(), c.timed.shape.c_str(),
                   c.timed.dtype.c_str(), c.seconds * 1e6, c.old_seconds * 1e6, c.ratio.median, c.ratio.low,
                   c.ratio.high, name_of(verdict_of(c.ratio)));
   }

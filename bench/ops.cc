@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -401,9 +402,70 @@ ISOBAR_BENCH(unpatchify, .dims = "batch channels height width patch", .base_shap
   return ISOBAR_BENCH_CALL(unpatchify, p.operands(), a);
 }
 
+// ---- the same with missing points, beside the kernels without a mask ------------------------------------------------
+
+// Numbers for fields [batch, channels, height, width]: a third of every row is missing, as land is in fields of a sea.
+cases::Given with_missing_points(const char* operand, const Problem& p) {
+  const std::int64_t width = p.shape[3];
+  std::vector<float> values(static_cast<std::size_t>(p.shape[0] * p.shape[1] * p.shape[2] * width));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool is_missing = static_cast<std::int64_t>(i) % width < width / 3;
+    values[i] = is_missing ? std::numeric_limits<float>::quiet_NaN() : static_cast<float>(i % 61) / 16 - 2;
+  }
+  return {operand, p.memory.copy_of(values.data(), values.size() * sizeof(float))};
+}
+
+using MaskedCall = Call (*)(const Problem&, bool masked);
+
+Baseline unmasked(MaskedCall call) {
+  return {"unmasked", [call](const Problem& p, const Cost&) { return call(p, false).run; }};
+}
+
+Call normalize_call(const Problem& p, bool masked) {
+  auto a = images<NormalizeArgs>(p.shape);
+  if (!masked) return ISOBAR_BENCH_CALL(normalize, p.operands(), a);
+  return ISOBAR_BENCH_CALL(normalize, p.operands({"fill", with_missing_points("x", p)}), a);
+}
+
+Call loss_sums_call(const Problem& p, bool masked) {
+  auto a = images<ForecastLossSumsArgs>(p.shape);
+  a.dtype = p.dtype;
+  a.masked = masked;
+  if (!masked) return ISOBAR_BENCH_CALL(forecast_loss_sums, p.operands(), a);
+  return ISOBAR_BENCH_CALL(forecast_loss_sums, p.operands({with_missing_points("target", p)}), a);
+}
+
+Call loss_finish_call(const Problem& p, bool masked) {
+  return ISOBAR_BENCH_CALL(
+      forecast_loss_finish, p.operands(),
+      {.masked = masked, .batch = p.shape[0], .sample_size = kFields * kHeight * kWidth, .dtype = p.dtype});
+}
+
+Call loss_bwd_call(const Problem& p, bool masked) {
+  auto a = images<ForecastLossBwdArgs>(p.shape);
+  a.sample_size = a.channels * a.height * a.width;
+  a.dpred_dtype = p.dtype;
+  a.masked = masked;
+  if (!masked) return ISOBAR_BENCH_CALL(forecast_loss_bwd, p.operands(), a);
+  return ISOBAR_BENCH_CALL(forecast_loss_bwd, p.operands({with_missing_points("target", p)}), a);
+}
+
+Call scores_call(const Problem& p, bool masked) {
+  auto a = images<ForecastScoresArgs>(p.shape);
+  a.dtype = p.dtype;
+  a.masked = masked;
+  if (!masked) return ISOBAR_BENCH_CALL(forecast_scores, p.operands(), a);
+  return ISOBAR_BENCH_CALL(forecast_scores, p.operands({with_missing_points("target", p)}), a);
+}
+
 ISOBAR_BENCH(normalize, .dims = "batch channels height width", .base_shape = fields, .small_shape = {1, 3, 4, 6},
              .fp32_only = true) {
-  return ISOBAR_BENCH_CALL(normalize, p.operands(), images<NormalizeArgs>(p.shape));
+  return normalize_call(p, false);
+}
+
+ISOBAR_BENCH(normalize_filled, .dims = "batch channels height width", .base_shape = fields, .small_shape = {1, 3, 4, 6},
+             .fp32_only = true, .baselines = {unmasked(normalize_call)}) {
+  return normalize_call(p, true);
 }
 
 ISOBAR_BENCH(denormalize, .dims = "batch channels height width", .base_shape = fields, .small_shape = {1, 3, 4, 6},
@@ -414,30 +476,42 @@ ISOBAR_BENCH(denormalize, .dims = "batch channels height width", .base_shape = f
 // Of a forecast in rows of patches, as steps of training read it.
 ISOBAR_BENCH(forecast_loss_sums, .dims = "batch channels height width patch", .base_shape = patches,
              .small_shape = {2, 3, 4, 6, 2}) {
-  auto a = images<ForecastLossSumsArgs>(p.shape);
-  a.dtype = p.dtype;
-  return ISOBAR_BENCH_CALL(forecast_loss_sums, p.operands(), a);
+  return loss_sums_call(p, false);
+}
+
+ISOBAR_BENCH(forecast_loss_sums_masked, .dims = "batch channels height width patch", .base_shape = patches,
+             .small_shape = {2, 3, 4, 6, 2}, .baselines = {unmasked(loss_sums_call)}) {
+  return loss_sums_call(p, true);
 }
 
 ISOBAR_BENCH(forecast_loss_finish, .dims = "batch", .base_shape = samples_only, .small_shape = {3}) {
-  return ISOBAR_BENCH_CALL(forecast_loss_finish, p.operands(),
-                           {.batch = p.shape[0], .sample_size = kFields * kHeight * kWidth, .dtype = p.dtype});
+  return loss_finish_call(p, false);
+}
+
+ISOBAR_BENCH(forecast_loss_finish_masked, .dims = "batch", .base_shape = samples_only, .small_shape = {3},
+             .baselines = {unmasked(loss_finish_call)}) {
+  return loss_finish_call(p, true);
 }
 
 // The same; the forecast is fp32, and its gradient of the dtype.
 ISOBAR_BENCH(forecast_loss_bwd, .dims = "batch channels height width patch", .base_shape = patches,
              .small_shape = {2, 3, 4, 6, 2}) {
-  auto a = images<ForecastLossBwdArgs>(p.shape);
-  a.sample_size = a.channels * a.height * a.width;
-  a.dpred_dtype = p.dtype;
-  return ISOBAR_BENCH_CALL(forecast_loss_bwd, p.operands(), a);
+  return loss_bwd_call(p, false);
+}
+
+ISOBAR_BENCH(forecast_loss_bwd_masked, .dims = "batch channels height width patch", .base_shape = patches,
+             .small_shape = {2, 3, 4, 6, 2}, .baselines = {unmasked(loss_bwd_call)}) {
+  return loss_bwd_call(p, true);
 }
 
 ISOBAR_BENCH(forecast_scores, .dims = "batch channels height width", .base_shape = fields,
              .small_shape = {2, 3, 4, 6}) {
-  auto a = images<ForecastScoresArgs>(p.shape);
-  a.dtype = p.dtype;
-  return ISOBAR_BENCH_CALL(forecast_scores, p.operands(), a);
+  return scores_call(p, false);
+}
+
+ISOBAR_BENCH(forecast_scores_masked, .dims = "batch channels height width", .base_shape = fields,
+             .small_shape = {2, 3, 4, 6}, .baselines = {unmasked(scores_call)}) {
+  return scores_call(p, true);
 }
 
 ISOBAR_BENCH(cross_entropy_fwd, .dims = "rows classes", .base_shape = vocabulary, .small_shape = {7, 33}) {

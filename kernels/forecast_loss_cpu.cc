@@ -95,7 +95,7 @@ template <bool kMasked, class T, class Acc>
 
 template <class Acc>
 std::int64_t count_missing(const Acc* target, std::int64_t width) {
-  std::int64_t missing = 0;
+  int missing = 0;  // as wide as fp32, for vectors of both
 #pragma omp simd reduction(+ : missing)
   for (std::int64_t i = 0; i < width; ++i) missing += is_present<true>(target[i]) ? 0 : 1;
   return missing;

@@ -37,7 +37,7 @@ template <bool kMasked, class T, class Acc>
 template <class T, class Acc>
 void add_masked_line(const T* pred, const Acc* target, const Acc* climatology, std::int64_t width, double weight,
                      double* out) {
-  std::int64_t missing = 0;
+  int missing = 0;  // as wide as fp32, for vectors of both
 #pragma omp simd reduction(+ : missing)
   for (std::int64_t i = 0; i < width; ++i) missing += target[i] == target[i] ? 0 : 1;
   if (missing == 0)

@@ -74,6 +74,9 @@ class Metrics {
   // What this pass has added up, counts included: ranks that see different samples add theirs up before end().
   virtual std::vector<std::span<double>> sums() = 0;
   virtual double loss() const = 0;  // the mean over the samples; the lowest decides which weights are the best
+  // What the samples of a pass lack, so that loss or figures are the mean of nothing: "all labels are ignored"; empty:
+  // nothing.
+  virtual std::string lack() const { return {}; }
   virtual Report report(DataSplit split) const = 0;  // they are of this set
 };
 
@@ -103,10 +106,12 @@ class Task {
   // nobody reads it, and it gives gradients of 0 for an upstream of 0.
   virtual Tensor loss(const Batch& batch, const Pass& pass) const = 0;
   // What the mean is over: the samples of the batch, or the targets in it that count. Told by the batch alone, before
-  // the pass, and alike by ranks that share samples.
+  // the pass, and alike by ranks that share samples, which all call it.
   virtual double weight(const Batch& batch) const { return static_cast<double>(batch_size(batch)); }
   // Whether weight() is the number of samples. Then it is known everywhere without a look at other parts and ranks.
   virtual bool counts_samples() const { return true; }
+  // If weight() is the number of samples that count: why others do not, for people. Empty: nobody is told of them.
+  virtual std::string describe_uncounted() const { return {}; }
 
   virtual std::unique_ptr<Metrics> metrics() const = 0;
   // Adds the batch to metrics that this task made. Nothing is recorded.

@@ -48,6 +48,7 @@ void Tally::add(const StepResult& result, double iteration_seconds) {
   data_seconds += result.data_seconds;
   loss += result.loss;
   missing += result.missing;
+  uncounted += result.uncounted;
 }
 
 double Tally::samples_per_second(double batch) const {

@@ -21,10 +21,11 @@ namespace isobar {
 // Sums over some iterations: of an epoch, between two log lines, or of the whole run.
 struct Tally {
   std::int64_t iterations = 0;
-  double seconds = 0;        // training time, without validation and checkpoints
-  double data_seconds = 0;   // part of `seconds`: waiting for batches
-  double loss = 0;           // sum over the iterations
-  std::int64_t missing = 0;  // number of samples that incomplete batches lack
+  double seconds = 0;          // training time, without validation and checkpoints
+  double data_seconds = 0;     // part of `seconds`: waiting for batches
+  double loss = 0;             // sum over the iterations
+  std::int64_t missing = 0;    // number of samples that incomplete batches lack
+  std::int64_t uncounted = 0;  // samples without weight
 
   void add(const StepResult& result, double iteration_seconds);
   double mean_loss() const { return iterations > 0 ? loss / static_cast<double>(iterations) : 0; }

@@ -150,6 +150,7 @@ TrainingRun::End TrainingRun::train() {
   if (saved_iteration_ != trainer_.iteration()) save();
   log_notices();  // of the last validation
   if (setup_.comm_report) report_communication();
+  report_uncounted();
   if (at_end() && !validation_pending_ && finish()) return End::finished;
   if (record_) record_->progress.finish();
   const std::string signal = stop_signal_name();
@@ -222,6 +223,8 @@ void TrainingRun::agree(std::span<const double> sums) {
 
 void TrainingRun::note(const Step& step) {
   const auto& [iteration, result, seconds] = step;
+  if (result.uncounted > 0 && total_.uncounted == 0)
+    log(concat("iteration ", iteration, " has samples without weight: ", task_.describe_uncounted()));
   for (Tally* tally : {&epoch_, &since_line_, &total_}) tally->add(result, seconds);
   const bool is_logged = iteration % setup_.options.log_every == 0 || iteration >= setup_.num_iters;
   if (record_ && iteration == 1) record_->journal.initial_loss(result.loss);
@@ -229,6 +232,14 @@ void TrainingRun::note(const Step& step) {
   if (is_logged) since_line_ = {};
   if (record_) record_->progress.update(iteration, result.loss);
   if (total_.iterations == 1) log(memory_line("after the first iteration"), /*show=*/false);
+}
+
+// Of the iterations of this process.
+void TrainingRun::report_uncounted() const {
+  if (total_.uncounted == 0) return;
+  log(concat("iterations ", trainer_.iteration() - total_.iterations + 1, " to ", trainer_.iteration(), ": ",
+             total_.uncounted, " of ", total_.iterations * setup_.global_batch_size - total_.missing,
+             " samples had no weight: ", task_.describe_uncounted()));
 }
 
 // All ranks have their part in it.

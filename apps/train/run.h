@@ -72,6 +72,7 @@ class TrainingRun {
   void agree(std::span<const double> sums);
   void note(const Step& step);
   void report_communication() const;
+  void report_uncounted() const;
   void step();
   void validate();
   void make_up_for_validation();

@@ -19,7 +19,7 @@ StepParts::StepParts(const Task& task, const BatchOptions& batch, const Communic
   for (const Queued& part : queue_) whole_ += part.weight;
   dp.all_reduce({&whole_, 1});
   ISOBAR_CHECK(whole_ > 0, "iteration ", iteration, ": nothing counts in this batch of ", samples_,
-               samples_ == 1 ? " sample" : " samples");
+               samples_ == 1 ? " sample" : " samples", "; a larger global_batch_size helps, or to leave them out");
 }
 
 StepPart StepParts::next() {

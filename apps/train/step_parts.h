@@ -1,6 +1,7 @@
 // The batch of one update, cut into parts that are passed through the network one by one.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -31,6 +32,8 @@ class StepParts {
             const NextBatch& next);
 
   StepPart next();
+  // Samples of the batch, on all ranks, that count nothing; 0 unless weights are numbers of samples that count.
+  std::int64_t uncounted() const { return task_.describe_uncounted().empty() ? 0 : samples_ - std::llround(whole_); }
   std::int64_t missing() const { return batch_.global_batch_size - samples_; }  // samples, of a whole batch
   // Parts are dealt from the first rank on, so the last part of an incomplete batch may reach some ranks only.
   bool all_ranks_have_last() const;

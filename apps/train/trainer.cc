@@ -140,6 +140,7 @@ StepResult Trainer::step(const NextBatch& next, const ReadAhead& read_ahead) {
   StepParts parts(task_, options_.batch, parallel_.dp, iteration_ + 1, timed_next);
   plan_->run(passes_, parts, timed_read_ahead);
   result.missing = parts.missing();
+  result.uncounted = parts.uncounted();
   if (reducer_) reducer_->finish();
   {
     const gpu::Range optimizer("optimizer");
@@ -178,6 +179,8 @@ bool Trainer::judge(EvaluationSet& set, Metrics& metrics, const std::function<bo
 bool Trainer::validate(EvaluationSet& set, Metrics& metrics, const std::function<bool()>& stop,
                        const std::function<void(std::int64_t samples)>& scored) const {
   if (!judge(set, metrics, stop, scored)) return false;
+  const std::string lack = metrics.lack();
+  ISOBAR_CHECK(lack.empty(), "the validation set of ", set.samples(), " samples cannot judge the model: ", lack);
   const double loss = metrics.loss();
   ISOBAR_CHECK(std::isfinite(loss), "iteration ", iteration_, ": the validation loss is ", loss,
                iteration_ > 0 ? "; a lower lr, warmup or grad_clip may help" : " before any update");

@@ -27,13 +27,14 @@ struct StepResult {
   // Of this iteration, before its update: this rank's sum times the ranks of dp, divided by the weight of the global
   // batch. So the mean over all ranks is the loss of the global batch.
   double loss = 0;
-  double lr = 0;              // used by this update
-  double grad_norm = 0;       // before clipping
-  double loss_scale = 1;      // used by this iteration
-  double gradient_scale = 1;  // that the summed gradients carry
-  double data_seconds = 0;    // that it waited for its batches
-  std::int64_t missing = 0;   // samples that its batch lacked of a whole one
-  bool applied = true;        // false: fp16 gradients overflowed, the weights are as they were
+  double lr = 0;               // used by this update
+  double grad_norm = 0;        // before clipping
+  double loss_scale = 1;       // used by this iteration
+  double gradient_scale = 1;   // that the summed gradients carry
+  double data_seconds = 0;     // that it waited for its batches
+  std::int64_t missing = 0;    // samples that its batch lacked of a whole one
+  std::int64_t uncounted = 0;  // samples of its batch without weight (Task::describe_uncounted)
+  bool applied = true;         // false: fp16 gradients overflowed, the weights are as they were
 };
 
 // Everything that decides an update, beside the task.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "kernels/common/check.h"
 
@@ -42,6 +43,15 @@ bool spans_a_hole(const FieldSeries& dataset, std::int64_t step) {
   return !dataset.regular(step, step + dataset.dt());
 }
 
+// Of every plane of `pixels` points.
+void count_points(std::span<const float> fields, std::int64_t pixels, std::int32_t* counts) {
+  for (; !fields.empty(); fields = fields.subspan(static_cast<std::size_t>(pixels))) {
+    std::int32_t points = 0;
+    for (const float value : fields.first(static_cast<std::size_t>(pixels))) points += std::isnan(value) ? 0 : 1;
+    *counts++ = points;
+  }
+}
+
 }  // namespace
 
 std::vector<std::int64_t> list_samples(const Windows& windows, SamplerKind kind, std::int64_t limit) {
@@ -76,6 +86,7 @@ std::string describe_left_out(const FieldSeries& dataset, SamplerKind kind) {
 PairDataset::PairDataset(const FieldSeries& steps, const PairOptions& options)
     : windows_(steps, options.windows),
       time_features_(options.time_features),
+      counts_points_(options.counts_points),
       diagnostics_before_(options.diagnostics_before && windows_.diagnostics() > 0),
       rows_(options.rows.value_or(steps.all_rows())),
       first_steps_(list_samples(windows_, options.kind, options.limit)) {
@@ -86,16 +97,18 @@ std::string PairDataset::name() const {
   return steps().file_name(0) + (steps().file_count() > 1 ? " and the files beside it" : "");
 }
 
-std::vector<TensorSpec> pair_layout(const Shape& input, const Shape& target, bool time_features) {
+std::vector<TensorSpec> pair_layout(const Shape& input, const Shape& target, bool time_features, bool counts_points) {
   std::vector<TensorSpec> layout{{"input", input, DType::fp32}, {"target", target, DType::fp32}};
   if (time_features) layout.push_back({"time", {kTimeFeatures}, DType::fp64});
+  if (counts_points) layout.push_back({"points", {target[0]}, DType::i32});
   return layout;
 }
 
 std::vector<TensorSpec> PairDataset::layout() const {
   const std::int64_t width = steps().width();
-  std::vector<TensorSpec> layout = pair_layout({windows_.input_planes(), rows_.count, width},
-                                               {windows_.target_planes(), rows_.count, width}, time_features_);
+  std::vector<TensorSpec> layout =
+      pair_layout({windows_.input_planes(), rows_.count, width}, {windows_.target_planes(), rows_.count, width},
+                  time_features_, counts_points_);
   if (diagnostics_before_) layout.push_back({"before", {windows_.diagnostics(), rows_.count, width}, DType::fp32});
   return layout;
 }
@@ -103,8 +116,13 @@ std::vector<TensorSpec> PairDataset::layout() const {
 void PairDataset::read(const SampleKey& key, std::span<void* const> to) const {
   const std::int64_t step = step_of(key.sample);
   windows_.read_input(step, rows_, static_cast<float*>(to[0]));
-  windows_.read_target(step + steps().dt(), rows_, static_cast<float*>(to[1]));
+  auto* const target = static_cast<float*>(to[1]);
+  windows_.read_target(step + steps().dt(), rows_, target);
   if (time_features_) std::ranges::copy(steps().time_of(step).features(), static_cast<double*>(to[2]));
+  const std::int64_t pixels = rows_.count * steps().width();
+  if (counts_points_)
+    count_points({target, static_cast<std::size_t>(windows_.target_planes() * pixels)}, pixels,
+                 static_cast<std::int32_t*>(to[time_features_ ? 3 : 2]));
   if (diagnostics_before_) windows_.read_diagnostics(step, rows_, static_cast<float*>(to.back()));
 }
 

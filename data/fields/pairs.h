@@ -36,15 +36,19 @@ struct PairOptions {
   bool time_features = false;        // adds the tensor "time"
   std::optional<RowBand> rows = {};  // rows of the grid in the samples; none: all
   WindowOptions windows = {};        // the planes of input and target
+  bool counts_points = false;        // adds the tensor "points"
   bool diagnostics_before = false;   // adds the tensor "before", if there are diagnostics
 };
 
 // The tensors of a sample of PairDataset: [planes, LAT, LON] of input and target.
-std::vector<TensorSpec> pair_layout(const Shape& input, const Shape& target, bool time_features);
+std::vector<TensorSpec> pair_layout(const Shape& input, const Shape& target, bool time_features,
+                                    bool counts_points = false);
 
 // The pairs of list_samples. Tensors of a sample, with the values of the files:
 //   "input", "target"   the planes of data/fields/windows.h [planes, LAT, LON] fp32; LAT counts PairOptions::rows
 //   "time"              [kTimeFeatures] fp64, StepTime::features of the input step; only with time_features
+//   "points"            [planes of the target] i32, the points of each plane that are not missing (NaN), in these rows;
+//                       only with counts_points
 //   "before"            the diagnostics at the time of the input; only with diagnostics_before
 class PairDataset : public Dataset {
  public:
@@ -66,7 +70,7 @@ class PairDataset : public Dataset {
 
  private:
   Windows windows_;
-  bool time_features_, diagnostics_before_;
+  bool time_features_, counts_points_, diagnostics_before_;
   RowBand rows_;
   std::vector<std::int64_t> first_steps_;  // [samples]
 };

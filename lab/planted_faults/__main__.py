@@ -2,7 +2,8 @@
 
     python3 lab/planted_faults --count 60 --seed 7
     python3 lab/planted_faults --count 20 --seed 1 --sources comm/mesh.cc --tests 'mesh|layouts'
-    python3 lab/planted_faults --from faults.json  (written by a person; drawing.written says how)
+    python3 lab/planted_faults --from faults.json  (written by a person, also in kernels; drawing.written says how)
+    python3 lab/planted_faults --from lab/planted_faults/missing_points.json --tests 'missing|scores|loss|normalize'
 
 All faults are compiled into one build, each asleep behind a number (drawing.py draws them). Every test runs once and
 notes which faults it reaches. Then every fault is switched on for the tests that reach it, quick tests first, until one
@@ -10,9 +11,9 @@ fails. What survives that goes through the remaining, slow tests, several faults
 taken apart. A test that does not end within ten times its time has failed, as it has under ctest.
 
 Faults that no test fails for are written out with their place: read them. Some are equivalent (the program is as right
-with them), which only a reader can say; the others are missing tests. Faults are planted in .cc files: one in a header
-would compile nearly all tests anew. The work is kept in build-faults/ and goes on where it ended; exit status 0 where
-at least --share of the faults was found.
+with them), which only a reader can say; the others are missing tests. Faults are planted in .cc and .cu files: one in a
+header would compile nearly all tests anew. The work is kept in build-faults/ and goes on where it ended; exit status 0
+where at least --share of the faults was found.
 """
 import argparse
 import concurrent.futures
@@ -44,7 +45,7 @@ def said_by(command, folder):
 
 def read_sources(wanted):
     files = said_by(["git", "ls-files", *wanted], ROOT).split()
-    return {path: (ROOT / path).read_text() for path in files if path.endswith(".cc")}
+    return {path: (ROOT / path).read_text() for path in files if path.endswith((".cc", ".cu"))}
 
 
 def copy_tree():
@@ -297,11 +298,13 @@ def parse_arguments():
 
 def main():
     options = parse_arguments()
-    sources = read_sources(options.sources)
     if options.written:
-        drawn = dict(enumerate(drawing.written(sources, json.loads(options.written.read_text()))))
+        entries = json.loads(options.written.read_text())
+        sources = read_sources(sorted({entry["path"] for entry in entries}))
+        drawn = dict(enumerate(drawing.written(sources, entries)))
         options.count = len(drawn)
     else:
+        sources = read_sources(options.sources)
         spare = options.count // 6 + 5  # for those that do not compile
         drawn = dict(enumerate(drawing.draw(sources, options.count + spare, options.seed)))
     WORK.mkdir(exist_ok=True)
@@ -313,7 +316,7 @@ def main():
     if state.get("key") != key:
         state = {"key": key, "tests": {}, "found": {}, "tried": []}
     # As many as are wanted, in the order of the draw, of those that compile.
-    everything = build(read_sources(FOLDERS), drawn, options.jobs)
+    everything = build({**read_sources(FOLDERS), **sources}, drawn, options.jobs)
     faults = {number: everything[number] for number in sorted(everything)[:options.count]}
     print(f"{len(faults)} faults are planted", flush=True)
     tests = Tests(options.tests, options.gate)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests of how lab/planted_faults draws faults, and of what a program says of those that are planted in it."""
+import json
 import os
 import pathlib
 import resource
@@ -71,6 +72,14 @@ class Drawing(unittest.TestCase):
         for wrong in ([one, one], [dict(one, original="int")], [dict(one, original="not there")]):
             with self.assertRaises(ValueError):
                 drawing.written({"x.cc": SOURCE}, wrong)
+
+    def test_the_lists_of_this_folder_fit_the_sources(self):
+        lists = sorted(pathlib.Path(__file__).parent.glob("*.json"))
+        self.assertTrue(lists)
+        for path in lists:
+            entries = json.loads(path.read_text())
+            sources = {entry["path"]: (planted_faults.ROOT / entry["path"]).read_text() for entry in entries}
+            self.assertEqual(len(drawing.written(sources, entries)), len(entries))
 
     def test_an_empty_statement_has_none(self):
         self.assertEqual(drawing.faults_of("x.cc", "struct X {\n  void f() {}\n};\n"), [])

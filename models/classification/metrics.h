@@ -21,6 +21,7 @@ class ClassificationMetrics : public Metrics {
   void begin() override;
   std::vector<std::span<double>> sums() override { return {sums_}; }
   double loss() const override;
+  std::string lack() const override { return all_seen() == 0 ? "all labels are ignored" : ""; }
   double accuracy() const;  // a fraction
   // In metrics.jsonl: accuracy. In summary.json: val_accuracy. Both are fractions.
   Report report(DataSplit split) const override;

@@ -35,8 +35,7 @@ Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& c
                        const Parallel& parallel)
     : options_(options),
       info_(std::move(info)),
-      masked_(std::ranges::any_of(info_.channel_names,
-                                  [&](const std::string& name) { return options_.forecast.may_be_missing(name); })),
+      masked_(options_.forecast.targets_may_be_missing(info_.channel_names)),
       parallel_(parallel),
       parameters_(std::make_unique<Parameters>()) {
   const ForecastOptions& forecast = options_.forecast;
@@ -90,6 +89,29 @@ Tensor Forecaster::loss(const Batch& batch, const Pass& pass) const {
   return loss_of(output, input_->target_of(batch), on_fields ? 0 : network_->patch());
 }
 
+// Whether a sample with so many points of each channel has a weight: W of kernels/forecast_loss.h is not 0, as no row's
+// weight is.
+bool Forecaster::has_weight(std::span<const std::int32_t> points) const {
+  const bool weighs_channels = options().loss == LossKind::relative_l2_weighted && options().channel_weights;
+  for (std::size_t c = 0; c < points.size(); ++c)
+    if (points[c] > 0 && !(weighs_channels && options().channel_weights->at(c) == 0)) return true;
+  return false;
+}
+
+double Forecaster::weight(const Batch& batch) const {
+  if (counts_samples()) return Task::weight(batch);
+  const Tensor& points = samples_of(batch, "points", {*options().n_out_channels});
+  std::vector<double> bands(static_cast<std::size_t>(points.size(0)), 1.0);  // of each sample, those with weight
+  if (holds_values(points.device())) {
+    const Tensor host = points.to(Device{});
+    const auto outputs = static_cast<std::size_t>(host.size(1));
+    for (std::size_t b = 0; b < bands.size(); ++b)
+      bands[b] = has_weight({host.data_as<std::int32_t>() + b * outputs, outputs}) ? 1 : 0;
+  }
+  if (!bands.empty()) parallel_.cp.all_reduce(bands);
+  return static_cast<double>(std::ranges::count_if(bands, [](double count) { return count > 0; }));
+}
+
 std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology) const {
   const Tensor sums = score_sums(forecast, target, row_weights_, climatology, masked_);
   parallel_.cp.all_reduce(sums);  // before a root of the sums is taken
@@ -106,7 +128,7 @@ void Forecaster::score(const Batch& batch, Metrics& metrics) const {
   const Tensor input = input_->input_of(batch), target = input_->target_of(batch);
   const Tensor output = forecast(input);
   const double mean_loss = loss(output, target).item();
-  totals.add(scores(output, target), mean_loss);
+  totals.add(scores(output, target), mean_loss, weight(batch));
   if (totals.needs_persistence()) totals.add_persistence(scores(input_->persistence_of(input, batch), target));
 }
 

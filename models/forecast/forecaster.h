@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,8 +39,8 @@ class Forecaster : public Task {
              const Parallel& parallel = Parallel::alone());
 
   const ForecastOptions& options() const { return options_.forecast; }
-  // Whether points of the fields may be missing (NaN). Those that are missing in the target have no weight in loss and
-  // scores; those of an input are filled.
+  // Whether points of a target may be missing (NaN): they have no weight in loss and scores, and a sample without any
+  // other point has none either. Those of an input are filled.
   bool masked() const { return masked_; }
   const FieldsInfo& info() const { return info_; }
   const FieldInput& input() const { return *input_; }
@@ -57,6 +58,11 @@ class Forecaster : public Task {
   Parameters& parameters() override { return *parameters_; }
   const Parameters& parameters() const override { return *parameters_; }
   Tensor loss(const Batch& batch, const Pass& pass) const override;
+  // If points may be missing: the samples whose target has a point with weight, by the tensor "points" (PairDataset).
+  // Collective over the ranks that hold bands.
+  double weight(const Batch& batch) const override;
+  bool counts_samples() const override { return !masked_; }
+  std::string describe_uncounted() const override { return "all points of their targets are missing"; }
   std::unique_ptr<Metrics> metrics() const override;
   void score(const Batch& batch, Metrics& metrics) const override;
   std::optional<RowBand> band() const override;
@@ -67,6 +73,7 @@ class Forecaster : public Task {
 
  private:
   Tensor loss_of(const Tensor& forecast, const Tensor& target, std::int64_t patch) const;  // for `patch` see LossInputs
+  bool has_weight(std::span<const std::int32_t> points) const;
   Tensor whole_grid(const Tensor& band) const;
 
   ForecasterOptions options_;

@@ -1,6 +1,7 @@
 #include "models/forecast/metrics.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iomanip>
 #include <sstream>
 
@@ -16,8 +17,13 @@ std::string rmse_tag(const std::string& variable) {
 
 double mean_ratio(const std::vector<double>& rmse, const std::vector<double>& persistence) {
   double sum = 0;
-  for (std::size_t c = 0; c < rmse.size(); ++c) sum += rmse[c] / persistence[c];
-  return sum / static_cast<double>(rmse.size());
+  std::int64_t scored = 0;
+  for (std::size_t c = 0; c < rmse.size(); ++c) {
+    if (std::isnan(persistence[c])) continue;  // none of its points is there
+    sum += rmse[c] / persistence[c];
+    ++scored;
+  }
+  return sum / static_cast<double>(scored);
 }
 
 }  // namespace
@@ -29,22 +35,29 @@ ForecastMetrics::ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, s
       forecast_(initial_),
       persistence_(initial_) {}
 
-void ForecastMetrics::add(std::span<const double> forecast_sums, double mean_loss) {
-  const std::int64_t before = forecast_.samples();
+void ForecastMetrics::add(std::span<const double> forecast_sums, double mean_loss, double weight) {
   forecast_.add(forecast_sums);
-  loss_sum_ += mean_loss * static_cast<double>(forecast_.samples() - before);
+  loss_[0] += mean_loss * weight;
+  loss_[1] += weight;
 }
 
 void ForecastMetrics::begin() {
   forecast_ = initial_;
-  loss_sum_ = 0;
+  loss_ = {};
   if (!persistence_known_) persistence_ = initial_;
 }
 
 std::vector<std::span<double>> ForecastMetrics::sums() {
-  std::vector<std::span<double>> sums{forecast_.raw(), {&loss_sum_, 1}};
+  std::vector<std::span<double>> sums{forecast_.raw(), loss_};
   if (!persistence_known_) sums.push_back(persistence_.raw());
   return sums;
+}
+
+std::string ForecastMetrics::lack() const {
+  const std::vector<double> points = forecast_.points();
+  for (std::size_t c = 0; c < names_.size(); ++c)
+    if (points[c] == 0) return "channel " + names_[c] + " is missing at every point of every target";
+  return loss_[1] == 0 ? "no point of a target has a weight in the loss" : "";
 }
 
 std::vector<Figure> ForecastMetrics::figures(const std::string& name, const std::vector<double>& rmse,

@@ -1,6 +1,8 @@
 // The metrics of forecasts during training: RMSE of every variable, beside that of the persistence forecast.
 #pragma once
 
+#include <array>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,9 +18,9 @@ class ForecastMetrics : public Metrics {
   // `info` must outlive this object.
   ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, std::int64_t pixels, bool masked = false);
 
-  // Adds a batch: the sums [B, outputs, 4], masked [B, outputs, 6], of kernels/forecast_scores.h, and the mean loss of
-  // its samples that have a point.
-  void add(std::span<const double> forecast_sums, double mean_loss);
+  // Adds a batch: the sums [B, outputs, 4], masked [B, outputs, 6], of kernels/forecast_scores.h, the mean loss, and
+  // the number of samples that it is the mean of.
+  void add(std::span<const double> forecast_sums, double mean_loss, double weight);
   void add_persistence(std::span<const double> sums) { persistence_.add(sums); }
   // Whether this pass must still score the persistence forecast: it does not depend on weights, so one complete pass is
   // enough.
@@ -27,7 +29,8 @@ class ForecastMetrics : public Metrics {
   void begin() override;
   void end() override { persistence_known_ = true; }
   std::vector<std::span<double>> sums() override;
-  double loss() const override { return loss_sum_ / static_cast<double>(forecast_.samples()); }
+  double loss() const override { return loss_[0] / loss_[1]; }
+  std::string lack() const override;
   // In metrics.jsonl: rmse, persistence_rmse; normalised. In summary.json: val_rmse, persistence_rmse and both in the
   // variables' units (..._physical); for a test set test_rmse, test_persistence_rmse and so on. TensorBoard: the
   // tutorial's RMSE(NAME)/valid, the mean over samples; RMSE/NAME and RMSE of persistence/NAME with the values of
@@ -47,7 +50,7 @@ class ForecastMetrics : public Metrics {
   std::vector<std::string> names_;  // [outputs]
   ScoreTotals initial_;             // the initial value of a pass
   ScoreTotals forecast_, persistence_;
-  double loss_sum_ = 0;
+  std::array<double, 2> loss_{};  // the sum, and the samples that have a weight in it
   bool persistence_known_ = false;
 };
 

@@ -83,6 +83,15 @@ StatisticsPlaces choose_statistics(const SplitOptions& split, const OpenRequest&
   return places;
 }
 
+// Error if no point of a variable ever has a value: on a part of the grid this may be so where the whole grid has some.
+void check_is_somewhere(const FieldsInfo& info, std::int64_t pixels, const std::string& source) {
+  for (std::size_t c = 0; c * static_cast<std::size_t>(pixels) < info.never_there.size(); ++c) {
+    const auto first = info.never_there.begin() + static_cast<std::ptrdiff_t>(c) * pixels;
+    ISOBAR_CHECK(std::find(first, first + pixels, 0) != first + pixels, source, ": channel ", info.channel_names[c],
+                 " is missing at every point of the grid in every step");
+  }
+}
+
 }  // namespace
 
 OpenedForecast::OpenedForecast(ForecastRecipe recipe, const OpenRequest& request, ForecastFindings findings,
@@ -169,6 +178,8 @@ FieldsInfo OpenedForecast::make_info() {
     info.never_there =
         made ? made->never_there
              : load_never_there(folder.string(), train_.steps.channels(), train_.steps.height(), train_.steps.width());
+  check_is_somewhere(info, recipe_.forecast.pixels(),
+                     made ? train_.steps.file_name(0) : (folder / kMissingFile).string());
   const auto outputs = static_cast<std::size_t>(*recipe_.forecast.n_out_channels * recipe_.forecast.pixels());
   info.never_there.resize(std::min(info.never_there.size(), outputs));
   return info;

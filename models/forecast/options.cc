@@ -165,6 +165,11 @@ bool ForecastOptions::may_be_missing(const std::string& channel) const {
   return found != missing->end() && found->second != NumberOrWord("refuse") && found->second != NumberOrWord("fill");
 }
 
+bool ForecastOptions::targets_may_be_missing(std::span<const std::string> names) const {
+  return std::ranges::any_of(names.first(static_cast<std::size_t>(*n_out_channels)),
+                             [this](const std::string& name) { return may_be_missing(name); });
+}
+
 double ForecastOptions::log_scale(const std::string& channel) const {
   if (!transforms) return 0;
   const auto found = transforms->find(channel);

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,9 @@ struct ForecastOptions {
   std::int64_t extras() const;
   // Whether points of a channel may be missing, by its name.
   bool may_be_missing(const std::string& channel) const;
+  // Whether points of a forecast channel may be missing, so that samples have a weight of their own; `names`: of the
+  // variables, in the order of FieldsInfo.
+  bool targets_may_be_missing(std::span<const std::string> names) const;
   // The scale of a channel's logarithm (data/fields/log_scale.h), by its name; 0: it is read as it is.
   double log_scale(const std::string& channel) const;
   std::int64_t masks() const { return missing_masks ? std::ssize(*missing_masks) : 0; }

@@ -19,6 +19,16 @@ std::unique_ptr<Recipe> make_forecast_recipe(std::shared_ptr<NetworkRecipe> netw
 
 namespace {
 
+// The variables' names. If the data give them, those whose points may be missing are taken for the first ones: which
+// they are changes neither sizes nor exchanges.
+std::vector<std::string> names_on_shapes(const ForecastOptions& forecast) {
+  std::vector<std::string> names = forecast.channel_names.value_or(std::vector<std::string>());
+  if (!forecast.channel_names)
+    for (const auto& [name, value] : forecast.missing.value_or(NumbersOrWords())) names.push_back(name);
+  names.resize(static_cast<std::size_t>(forecast.variables()));
+  return names;
+}
+
 // A forecast of fields of which only the sizes are known.
 class ForecastOnShapes : public TaskSource {
  public:
@@ -30,7 +40,7 @@ class ForecastOnShapes : public TaskSource {
     const auto extras = static_cast<std::size_t>(options_.forecast.extras());
     const auto rows = static_cast<std::size_t>(options_.forecast.height());
     FieldsInfo info;
-    info.channel_names.assign(channels, "");
+    info.channel_names = names_on_shapes(options_.forecast);
     info.statistics = {.means = std::vector<double>(channels, 0.0), .stds = std::vector<double>(channels, 1.0)};
     info.extra_means.assign(extras, 0.0);
     info.extra_stds.assign(extras, 1.0);
@@ -41,7 +51,7 @@ class ForecastOnShapes : public TaskSource {
     const ForecastOptions& forecast = options_.forecast;
     const std::int64_t height = rows ? rows->count : forecast.height(), width = forecast.width();
     return pair_layout({forecast.input_planes(), height, width}, {*forecast.n_out_channels, height, width},
-                       *forecast.time_features);
+                       *forecast.time_features, forecast.targets_may_be_missing(names_on_shapes(forecast)));
   }
 
  private:
@@ -179,6 +189,7 @@ PairOptions ForecastRecipe::pairs_of(DataSplit set, const FieldSeries& dataset) 
           .limit = split.source(set).limit.value_or(0),
           .time_features = *forecast.time_features,
           .windows = windows_of(dataset),
+          .counts_points = forecast.targets_may_be_missing(channel_names_of(dataset)),
           .diagnostics_before = set != DataSplit::train};
 }
 

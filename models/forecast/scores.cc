@@ -72,6 +72,12 @@ double ScoreTotals::total(std::int64_t channel, std::int64_t which) const {
   return totals_[static_cast<std::size_t>(channel * kWidth + which)];
 }
 
+std::vector<double> ScoreTotals::points() const {
+  std::vector<double> result;
+  for (std::int64_t c = 0; c < channels_; ++c) result.push_back(total(c, 5));
+  return result;
+}
+
 std::vector<double> ScoreTotals::rmse() const {
   std::vector<double> result;
   for (std::int64_t c = 0; c < channels_; ++c) result.push_back(std::sqrt(total(c, 0) / total(c, 5)));

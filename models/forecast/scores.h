@@ -33,6 +33,8 @@ class ScoreTotals {
 
   // Those that have a point of some channel.
   std::int64_t samples() const { return static_cast<std::int64_t>(totals_.back()); }
+  // Of each channel, over all samples, in parts of the grid's weight: pixels, for a sample without missing points.
+  std::vector<double> points() const;
   // √(mean over samples and grid of weight · squared error).
   std::vector<double> rmse() const;
   // The tutorial's RMSE: the mean over samples of each sample's RMSE.

@@ -19,8 +19,8 @@ constexpr std::int64_t kPixels = 4;
 ForecastMetrics metrics_of(const FieldsInfo& info) {
   ForecastMetrics metrics(info, 2, kPixels);
   metrics.begin();
-  metrics.add(std::array{1., 0., 0., 0., 4., 0., 0., 0.}, 0.2);
-  metrics.add(std::array{9., 0., 0., 0., 4., 0., 0., 0.}, 0.8);
+  metrics.add(std::array{1., 0., 0., 0., 4., 0., 0., 0.}, 0.2, 1);
+  metrics.add(std::array{9., 0., 0., 0., 4., 0., 0., 0.}, 0.8, 1);
   for (int sample = 0; sample < 2; ++sample) metrics.add_persistence(std::array{16., 0., 0., 0., 1., 0., 0., 0.});
   return metrics;
 }
@@ -96,7 +96,7 @@ TEST_CASE("forecast metrics: persistence is scored in one whole pass, and begun 
   CHECK(metrics.needs_persistence());
   metrics.begin();  // the pass before has not come to its end
   CHECK(metrics.sums().size() == 3);
-  metrics.add(std::array{4., 0., 0., 0., 4., 0., 0., 0.}, 0.3);
+  metrics.add(std::array{4., 0., 0., 0., 4., 0., 0., 0.}, 0.3, 1);
   metrics.add_persistence(std::array{4., 0., 0., 0., 16., 0., 0., 0.});
   metrics.end();
   CHECK(metrics.loss() == Approx(0.3));
@@ -119,7 +119,7 @@ TEST_CASE("forecast metrics: the console's sentence has four channels at most, t
     return sums;
   }();
   metrics.begin();
-  metrics.add(ones, 1);
+  metrics.add(ones, 1, 1);
   metrics.add_persistence(ones);
   CHECK(metrics.report(DataSplit::valid).sentence ==
         "RMSE (persistence): 100.0 % of it on average, u10 1 (1), v10 1 (1), t2m 1 (1), sp 1 (1), ...");

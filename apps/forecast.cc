@@ -131,7 +131,8 @@ std::optional<TrainedForecast> trained_forecast(const ForecastFlags& o, ModelDes
 
 // The config of the weights if they have a description, else the one that --config and --set make. Sizes that it leaves
 // to the data are filled in; the channels are those that the weights were trained on.
-ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedForecast>& trained) {
+ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedForecast>& trained,
+                         const fs::path& weights) {
   ISOBAR_CHECK(trained || !o.config.config.empty() || !o.config.assignments.empty(), o.weights,
                " does not say what model it is of: give --config or --set");
   ConfigEntries entries;
@@ -150,7 +151,10 @@ ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedFore
     if (config.recipe.split.lead_time)
       config.recipe.split.dt = steps_of_lead_time(*config.recipe.split.lead_time, data);
   }
-  if (trained) config.recipe.forecast.channel_names = trained->info.channel_names;
+  if (trained) {
+    check_planes(config.recipe.forecast, trained->info, weights.string());
+    config.recipe.forecast.channel_names = trained->info.channel_names;
+  }
   config.run.check();
   return config;
 }
@@ -225,13 +229,14 @@ void forecast(const ForecastFlags& o) {
   check_outputs(o, file);
   ModelDescription description = describe_model(file);
   const std::optional<TrainedForecast> trained = trained_forecast(o, description);
-  const ForecastConfig config = config_of(o, trained);
+  const ForecastConfig config = config_of(o, trained, file);
   const FieldSeries dataset(config.recipe.fields_at(fields_to_forecast(o.data).string()));
   if (trained) {
     check_orientation(trained->info, dataset);
     check_lead_time(trained->info, trained->dt, file.string(), dataset);
   }
-  const Windows windows(dataset, config.recipe.windows_of(dataset));
+  const Windows windows(dataset, config.recipe.windows_of(
+                                     dataset, trained ? carried_by(trained->info, file.string()) : CarriedConstants()));
   Forecaster forecaster(config.recipe.forecaster_options(), config.run.compute,
                         info_for(o, config.recipe, windows, trained ? &trained->info : nullptr, file), device);
   read_model(file, forecaster);

@@ -60,9 +60,20 @@ ordered_json collect_info() {
   return info;
 }
 
+// Texts within it that nobody reads (the values of constants) become their lengths.
+void shorten(ordered_json& value) {
+  constexpr std::size_t kLongest = 1000;
+  if (value.is_string() && value.get_ref<const std::string&>().size() > kLongest)
+    value = concat(value.get_ref<const std::string&>().size(), " characters");
+  if (value.is_structured())
+    for (ordered_json& part : value) shorten(part);
+}
+
 // The value as JSON if it parses, else as text.
 ordered_json value_of(const std::string& text, const std::string& where) {
-  return parse_json_if_valid<ordered_json>(text, where).value_or(ordered_json(text));
+  ordered_json value = parse_json_if_valid<ordered_json>(text, where).value_or(ordered_json(text));
+  if (value.is_structured()) shorten(value);
+  return value;
 }
 
 ordered_json collect_weights(const std::filesystem::path& path) {

@@ -183,7 +183,8 @@ void RunConfig::check_numbers() const {
 
 void RunConfig::make_paths_absolute() {
   for (std::string* path : paths_of(tables())) {
-    if (path->empty()) continue;  // the file is not used
+    if (path->empty()) continue;                           // the file is not used
+    if (path->find("://") != std::string::npos) continue;  // an address, which its reader refuses
     *path = std::filesystem::absolute(*path).lexically_normal().string();
   }
 }

@@ -64,7 +64,10 @@ void ChosenPlanes::open_series(std::vector<std::string> sources, Holes holes) {
   std::vector<std::string> names;
   for (const Choice& choice : choices_)
     if (choice.is_field()) names.push_back(choice.name);
-  FieldSeriesOptions options{.paths = std::move(sources), .channels = std::move(names), .choose = true};
+  FieldSeriesOptions options{.paths = std::move(sources),
+                             .channels = std::move(names),
+                             .choose = true,
+                             .other_names = computed_channel_names()};
   if (holes == Holes::kept) options.missing = options.channels;
   series_.emplace(options);
 }

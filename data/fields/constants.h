@@ -20,4 +20,19 @@ struct ConstantField {
 // with time, has missing points, is the same everywhere, or is not on the grid of `series`.
 std::vector<ConstantField> read_constants(const TextMap& places, const FieldSeries& series);
 
+// Constants that lie in a file of weights, so that their own files need not exist.
+struct CarriedConstants {
+  std::string weights = {};                             // the file, for messages
+  std::vector<ConstantField> fields = {};               // in the order of their names; empty: it carries none
+  std::vector<double> latitudes = {}, longitudes = {};  // of their grid, degrees; empty: unknown
+};
+
+// The carried ones, on the grid of `series`. A file of `places` that exists must have the same bits: Error naming it,
+// the constant and the weights if not. If there are none, or if `series` has another grid: those of the files.
+std::vector<ConstantField> read_constants(const TextMap& places, const FieldSeries& series,
+                                          const CarriedConstants& carried);
+
+// Error as above if a field differs from the carried one of its name.
+void check_carried(const std::vector<ConstantField>& fields, const TextMap& places, const CarriedConstants& carried);
+
 }  // namespace isobar

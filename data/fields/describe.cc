@@ -14,6 +14,7 @@
 #include "data/fields/field_file.h"
 #include "data/fields/field_series.h"
 #include "data/fields/layout.h"
+#include "data/fields/preliminary.h"
 #include "data/files/npy.h"
 #include "data/parallel_tasks.h"
 #include "kernels/common/check.h"
@@ -85,6 +86,16 @@ std::string facts_not_given(const FieldSeries& dataset) {
   return text;
 }
 
+// Nothing for files that do not tell of preliminary data.
+void describe_expver(const FieldSeries& dataset, std::ostream& out) {
+  const PreliminarySteps found = find_preliminary(dataset);
+  const std::string text = describe(found, dataset);
+  if (!text.empty())
+    out << "  expver: " << text << '\n';
+  else if (found.is_told)
+    out << "  expver: no step is preliminary\n";
+}
+
 void describe_labels(const FieldSeries& dataset, std::ostream& out) {
   const FieldLabels& labels = dataset.labels();
   if (!std::ranges::all_of(labels.units, &std::string::empty)) {
@@ -94,6 +105,7 @@ void describe_labels(const FieldSeries& dataset, std::ostream& out) {
   }
   if (labels.step_hours > 0) out << "  time step: " << hours_text(labels.step_hours) << '\n';
   if (const std::string holes = holes_text(dataset); !holes.empty()) out << "  holes in time: " << holes << '\n';
+  describe_expver(dataset, out);
   if (!dataset.timeline().left_out().empty()) out << "  left out: " << dataset.timeline().left_out() << '\n';
   std::set<std::string> no_channels;
   for (std::size_t f = 0; f < dataset.file_count(); ++f)

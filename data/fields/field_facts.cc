@@ -161,7 +161,7 @@ nlohmann::json to_json(const FieldFacts& facts) {
   nlohmann::json json{{"shape", facts.shape},           {"channels", facts.channel_names},
                       {"units", facts.units},           {"latitudes", facts.latitudes},
                       {"longitudes", facts.longitudes}, {"fill_values", facts.fill_values},
-                      {"left_out", facts.left_out}};
+                      {"left_out", facts.left_out},     {"has_expver", facts.has_expver}};
   if (facts.time)
     json["time"] = {{"values", facts.time->values},
                     {"units", facts.time->units},
@@ -179,6 +179,7 @@ FieldFacts facts_from_json(const nlohmann::json& json) {
   json.at("longitudes").get_to(facts.longitudes);
   json.at("fill_values").get_to(facts.fill_values);
   json.at("left_out").get_to(facts.left_out);
+  json.at("has_expver").get_to(facts.has_expver);
   if (json.contains("time")) {
     const nlohmann::json& time = json.at("time");
     facts.time = TimeFacts{time.at("values"), time.at("units"), time.at("calendar"), time.at("single_precision")};

@@ -37,6 +37,7 @@ struct FieldFacts {
   std::optional<TimeFacts> time;              // none: there is no `time` with units
   std::vector<float> fill_values;             // _FillValue and missing_value of `fields`
   std::vector<std::string> left_out;          // sentences: why a variable on the grid is no channel
+  bool has_expver = false;                    // data/fields/experiments.h
 
   bool operator==(const FieldFacts&) const = default;
 };

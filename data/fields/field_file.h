@@ -41,6 +41,9 @@ class FieldFile {
   const std::vector<std::string>& left_out() const { return facts_->left_out; }  // FieldFacts::left_out
   const std::vector<float>& fill_values() const { return facts_->fill_values; }
 
+  // Opens the file if it has an expver.
+  PreliminaryData preliminary() const { return facts_->has_expver ? opened().preliminary() : PreliminaryData(); }
+
   // From `time`; else the steps are spread evenly over the year at the end of the file's name; Error if there is no
   // year.
   StepTime time_of(std::int64_t step) const;

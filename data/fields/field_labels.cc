@@ -95,9 +95,12 @@ std::vector<std::string> unit_warnings(const FieldLabels& labels, const std::vec
 }
 
 nlohmann::ordered_json to_json(const FieldLabels& labels) {
-  return {{"channels", json_list(labels.channel_names)},
-          {"units", json_list(labels.units)},
-          {"step_hours", labels.step_hours > 0 ? nlohmann::ordered_json(labels.step_hours) : nullptr}};
+  nlohmann::ordered_json json{
+      {"channels", json_list(labels.channel_names)},
+      {"units", json_list(labels.units)},
+      {"step_hours", labels.step_hours > 0 ? nlohmann::ordered_json(labels.step_hours) : nullptr}};
+  if (!labels.summed.empty()) json["summed"] = labels.summed;
+  return json;
 }
 
 FieldLabels labels_from_json(const nlohmann::json& json, const std::string& where) {
@@ -107,6 +110,7 @@ FieldLabels labels_from_json(const nlohmann::json& json, const std::string& wher
     labels = {list_from(json, "channels"), list_from(json, "units"), 0};
     if (json.contains("step_hours") && !json.at("step_hours").is_null())
       json.at("step_hours").get_to(labels.step_hours);
+    if (json.contains("summed")) json.at("summed").get_to(labels.summed);
   } catch (const nlohmann::json::exception&) {
     throw_error(where, R"( is not of the form {"channels": [...], "units": [...], "step_hours": 6})");
   }

@@ -2,6 +2,7 @@
 // agree; what is not stated is not compared.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@ struct FieldLabels {
   std::vector<std::string> channel_names = {};  // [V]; empty: not given. "c0", "c1", ... count as not given
   std::vector<std::string> units = {};          // [V] as spelled by the source, "" if one is not given; empty: none
   double step_hours = 0;                        // from a step to the next; 0: unknown
+  std::vector<std::int64_t> summed = {};        // [V] steps that a value is the sum of; empty: 1 each
 };
 
 // Throws Error if `labels` contradict `others`: "WHO: channel t2m is in degC, but in K in WHOSE", and so for names and
@@ -29,7 +31,7 @@ FieldLabels likely_labels(const std::vector<std::string>& channel_names, const s
 std::vector<std::string> unit_warnings(const FieldLabels& labels, const std::vector<std::string>& channel_names,
                                        const std::vector<double>& means);
 
-// {"channels": [...], "units": [...], "step_hours": 6}; what is not given is null.
+// {"channels": [...], "units": [...], "step_hours": 6}; what is not given is null. "summed" if there are sums.
 nlohmann::ordered_json to_json(const FieldLabels& labels);
 // The inverse of to_json; throws Error naming `where` for any other JSON.
 FieldLabels labels_from_json(const nlohmann::json& json, const std::string& where);

@@ -28,6 +28,13 @@ struct Plane {
   MissingPoints missing = MissingPoints::refused;
 };
 
+// Which steps hold preliminary data, by ECMWF's `expver` (data/fields/experiments.h). steps: [steps], 1 for a
+// preliminary one; empty if the file does not tell. is_unread: it has an expver, whose text isobar does not read.
+struct PreliminaryData {
+  std::vector<std::uint8_t> steps = {};
+  bool is_unread = false;
+};
+
 class FieldReader {
  public:
   virtual ~FieldReader() = default;
@@ -39,6 +46,9 @@ class FieldReader {
   // none.
   virtual std::string name() const = 0;
   virtual std::vector<std::int64_t> chunk() const { return {}; }
+  // Where `expver` is an axis, a step is preliminary if a variable has preliminary values at it and no final one. So a
+  // row of each step is read then, and all of preliminary ones.
+  virtual PreliminaryData preliminary() { return {}; }
 };
 
 // An opened file of fields.

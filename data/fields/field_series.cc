@@ -10,6 +10,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "data/fields/catalog.h"
@@ -41,6 +42,20 @@ std::optional<std::int64_t> find_channel(const FieldFile& file, const std::strin
     found = c;
   }
   return found ? std::optional(static_cast<std::int64_t>(*found)) : std::nullopt;
+}
+
+// "; msl is in one of them only": the first name that is in one list and not in the other; empty for none.
+std::string difference_of(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  for (const auto& [one, other] : {std::pair(&a, &b), std::pair(&b, &a)})
+    for (const std::string& name : *one)
+      if (std::ranges::find(*other, name) == other->end()) return concat("; ", name, " is in one of them only");
+  return "";
+}
+
+std::vector<std::string> joined_names(const std::set<std::string>& names, const std::vector<std::string>& more) {
+  std::vector<std::string> all(names.begin(), names.end());
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
 }
 
 std::vector<std::string> field_files_in(const std::string& folder) {
@@ -75,16 +90,24 @@ bool has_field_files(const std::string& folder) {
   return !field_files_in(folder).empty();
 }
 
+std::string advice_on_files_in(const std::string& folder) {
+  for (const std::filesystem::path& file : visible_files(folder))
+    if (const std::string advice = advice_on(file.string()); !advice.empty()) return "; " + advice;
+  return "";
+}
+
 bool is_pattern(const std::string& path) {
   return path.find_first_of("*?[") != std::string::npos && !std::filesystem::exists(path);
 }
 
 std::vector<std::string> find_field_files(const std::string& path) {
   if (is_pattern(path)) return files_matching(path);
-  ISOBAR_CHECK(std::filesystem::exists(path), path, " does not exist");
+  ISOBAR_CHECK(std::filesystem::exists(path),
+               path.find("://") != std::string::npos ? advice_on(path) : path + " does not exist");
   if (!std::filesystem::is_directory(path) || holds_stored_arrays(path)) return {path};
   std::vector<std::string> files = field_files_in(path);
-  ISOBAR_CHECK(!files.empty(), path, " holds no .h5 files, no NetCDF files and no Zarr stores");
+  ISOBAR_CHECK(!files.empty(), path, " holds no .h5 files, no NetCDF files and no Zarr stores",
+               advice_on_files_in(path));
   return files;
 }
 
@@ -166,8 +189,9 @@ FieldSeries::Tracks FieldSeries::take_all_channels(const FieldSeriesOptions& opt
     }
     track->push_back(f);
     const FieldFile& first = file(track->front());
-    ISOBAR_CHECK(file(f).channels() == first.channels(), file_name(f), " has ", file(f).channels(), " channels, ",
-                 first.path(), " has ", first.channels());
+    ISOBAR_CHECK(file(f).channels() == first.channels(), file_name(f), " has ", file(f).channels(), " channels", ", ",
+                 first.path(), " has ", first.channels(),
+                 difference_of(file(f).channel_names(), first.channel_names()));
     std::vector<HeldChannel>& held = held_.emplace_back();
     for (std::int64_t c = 0; c < file(f).channels(); ++c)
       held.push_back({c, first_channel[static_cast<std::size_t>(track - tracks.begin())] + c});
@@ -223,9 +247,7 @@ FieldSeries::Tracks FieldSeries::choose_channels(const FieldSeriesOptions& optio
     if (same == tracks.end()) {
       for (const HeldChannel& channel : held_[f]) {
         std::optional<std::size_t>& first = first_file[static_cast<std::size_t>(channel.in_series)];
-        ISOBAR_CHECK(!first, kept[f]->path(), " and ", kept[first.value_or(0)]->path(), " both have the channel ",
-                     channel_names_[static_cast<std::size_t>(channel.in_series)],
-                     ", but not the same ones of the others that are asked for");
+        if (first) refuse_part(*kept[f], held_[f], *kept[*first], held_[*first]);
         first = f;
       }
       tracks.push_back({f});
@@ -235,10 +257,24 @@ FieldSeries::Tracks FieldSeries::choose_channels(const FieldSeriesOptions& optio
   }
   for (std::size_t c = 0; c < channel_names_.size(); ++c)
     ISOBAR_CHECK(first_file[c], options.paths.front(), " has no channel ", channel_names_[c],
-                 did_you_mean(suggestion(channel_names_[c], {names.begin(), names.end()})), "; it has ",
+                 did_you_mean(suggestion(channel_names_[c], joined_names(names, options.other_names))), "; it has ",
                  comma_list(names), left_out.empty() ? "" : "; not these: ", comma_list(left_out));
   files_ = std::move(kept);
   return tracks;
+}
+
+// Throws the Error of two files that have some of the wanted channels in common and others not.
+void FieldSeries::refuse_part(const FieldFile& file, const std::vector<HeldChannel>& held, const FieldFile& other,
+                              const std::vector<HeldChannel>& others) const {
+  const auto lacks = [](const std::vector<HeldChannel>& list, const HeldChannel& channel) {
+    return std::ranges::find(list, channel.in_series, &HeldChannel::in_series) == list.end();
+  };
+  for (const auto& [without, theirs, with, its] :
+       {std::tuple(&file, &held, &other, &others), std::tuple(&other, &others, &file, &held)})
+    for (const HeldChannel& channel : *its)
+      ISOBAR_CHECK(!lacks(*theirs, channel), without->path(), " has no channel ",
+                   channel_names_[static_cast<std::size_t>(channel.in_series)], ", which ", with->path(),
+                   " has, and both have others that are asked for");
 }
 
 // The wanted channels that a file holds, in the order of the series.
@@ -278,6 +314,8 @@ void FieldSeries::set_labels(const FieldSeriesOptions& options) {
     labels_.units.resize(channel_names_.size());
     labels_.units[c] = log_scale_unit(labels_.units[c], log_scales_[c]);
   }
+  if (dt_ > 1 && std::ranges::find(is_sum_, true) != is_sum_.end())
+    for (const bool is_sum : is_sum_) labels_.summed.push_back(is_sum ? dt_ : 1);
   labels_.channel_names = !options.channels.empty()         ? options.channels
                           : file(0).channel_names().empty() ? std::vector<std::string>()
                                                             : channel_names_;

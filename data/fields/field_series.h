@@ -33,6 +33,7 @@ struct FieldSeriesOptions {
   std::vector<std::string> paths = {};            // folders of *.h5 files, or files
   std::vector<std::string> channels = {};         // the expected names, in order; empty: those of the files
   bool choose = false;                            // `channels` are chosen by name from those of the files
+  std::vector<std::string> other_names = {};      // that may have been meant by an unknown channel, for messages
   std::vector<std::string> missing = {};          // the channels whose points may be missing: they are NaN then
   std::vector<std::string> filled_chunks = {};    // the channels of MissingPoints::refused_but_chunks
   std::vector<std::string> sums = {};             // the channels that are read as sums over the dt steps up to the step
@@ -62,6 +63,8 @@ bool is_pattern(const std::string& path);
 
 // Whether find_field_files finds any file in a folder.
 bool has_field_files(const std::string& folder);
+// "; X.grib is a GRIB file, ...": the first thing in a folder that isobar does not read and has advice on; else "".
+std::string advice_on_files_in(const std::string& folder);
 
 class FieldSeries {
  public:
@@ -144,6 +147,8 @@ class FieldSeries {
   void compare_names(std::size_t file, const std::vector<std::string>& expected, const std::string& whose) const;
   Tracks choose_channels(const FieldSeriesOptions& options);
   std::vector<HeldChannel> held_by(const FieldFile& file) const;
+  void refuse_part(const FieldFile& file, const std::vector<HeldChannel>& held, const FieldFile& other,
+                   const std::vector<HeldChannel>& others) const;
   void check_grid(const FieldFile& file, const FieldSeriesOptions& options) const;
   void check_size() const;
   void set_channel_options(const FieldSeriesOptions& options);

@@ -116,7 +116,8 @@ Statistics load_statistics(const std::string& means_path, const std::string& std
   if (!places) return load_statistics(means_path, stds_path, std::ssize(channels));
   const Statistics all = load_statistics(means_path, stds_path, std::ssize(labels->channel_names));
   return {chosen(all.means, *places), chosen(all.stds, *places),
-          FieldLabels{channels, chosen(labels->units, *places), labels->step_hours}};
+          FieldLabels{channels, chosen(labels->units, *places), labels->step_hours,
+                      labels->summed.empty() ? labels->summed : chosen(labels->summed, *places)}};
 }
 
 std::vector<double> load_time_means(const std::string& path, const std::vector<std::string>& channels,

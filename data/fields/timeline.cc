@@ -88,7 +88,13 @@ void Timeline::join_tracks() {
   }
   steps_ = std::ssize(tracks_.front().joined);
   const std::string& first_path = file(tracks_.front().files.front()).path();
-  ISOBAR_CHECK(steps_ > 0, first_path, " and the files with other variables beside it have no time in common");
+  const auto begin_and_end = [&](const Track& track) {
+    const FieldFile &first = file(track.files.front()), &last = file(track.files.back());
+    return concat(first.path(), " (", first.time_of(0).iso(), " to ", last.time_of(last.steps() - 1).iso(), ")");
+  };
+  ISOBAR_CHECK(steps_ > 0, begin_and_end(tracks_[0]), " and ", begin_and_end(tracks_[1]),
+               ", with other variables, have no time in common",
+               tracks_.size() > 2 ? ", or other files beside them" : "");
   if (missing == 0) return;
   const TimeUnits seconds("seconds since 1970-01-01", "proleptic_gregorian", first_path);
   left_out_ = concat(missing, missing == 1 ? " step that" : " steps that", " not all files have, the first at ",

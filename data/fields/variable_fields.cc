@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "data/fields/channels.h"
+#include "data/fields/experiments.h"
 #include "data/fields/field_axes.h"
 #include "data/fields/packing.h"
 #include "kernels/common/check.h"
@@ -27,7 +28,8 @@ struct GridVariable {
   bool on_model_levels = false;
   bool runs_northwards = false;  // the first row is the southernmost
   Packing packing;
-  std::vector<std::string> channels = {};  // [levels], or one
+  std::vector<std::string> channels = {};    // [levels], or one
+  std::vector<Experiment> experiments = {};  // entries of the axis expver, final ones first; empty: no such axis
 
   std::int64_t extent(std::size_t axis) const { return axis == kNoAxis ? 1 : array->shape[axis]; }
 };
@@ -91,6 +93,8 @@ std::optional<GridVariable> Describer::describe(const ArrayInfo& array, std::str
   const std::vector<double> latitudes = axis_values(variable, variable.latitude);
   variable.runs_northwards = latitudes.size() > 1 && latitudes.front() < latitudes.back();
   variable.packing = packing_of(array, where(array));
+  if (variable.experiment != kNoAxis)
+    variable.experiments = in_order_of_trust(experiment_numbers(arrays_), variable.extent(variable.experiment));
   variable.channels = channels_of(variable);
   return variable;
 }
@@ -147,37 +151,67 @@ class VariableReader {
   // else, unless they hold its fill value.
   void read(std::int64_t step, std::int64_t level, FieldCrop crop, MissingPoints missing, float* to) {
     BoxReader& reader = opened(missing);
-    std::vector<std::int64_t> start(variable_.array->shape.size(), 0), count(variable_.array->shape.size(), 1);
-    const auto set = [&](std::size_t axis, std::int64_t first, std::int64_t length) {
-      if (axis != kNoAxis) start[axis] = first, count[axis] = length;
-    };
-    const std::int64_t rows = variable_.extent(variable_.latitude);
-    set(variable_.time, step, 1);
-    set(variable_.level, level, 1);
-    set(variable_.latitude, variable_.runs_northwards ? rows - crop.row - crop.height : crop.row, crop.height);
-    set(variable_.longitude, 0, crop.width);
     const bool lies_as_wanted = !variable_.runs_northwards && variable_.latitude < variable_.longitude;
     if (lies_as_wanted && variable_.packing.is_plain() && variable_.extent(variable_.experiment) == 1) {
-      reader.read(start, count, to);
+      const Box box = box_of(step, level, 0, crop);
+      reader.read(box.start, box.count, to);
       mark_missing(variable_.packing, {to, static_cast<std::size_t>(crop.height * crop.width)});
       return;
     }
-    for (std::int64_t experiment = 0; experiment < variable_.extent(variable_.experiment); ++experiment) {
-      set(variable_.experiment, experiment, 1);
-      read_part(reader, start, count, crop, experiment > 0, to);
-    }
+    if (variable_.experiments.empty()) read_part(reader, box_of(step, level, 0, crop), crop, false, to);
+    bool fills = false;
+    for (const Experiment& experiment : variable_.experiments)
+      read_part(reader, box_of(step, level, experiment.entry, crop), crop, std::exchange(fills, true), to);
+  }
+
+  // Whether the first level of a step has preliminary values and no final one.
+  bool is_preliminary_at(std::int64_t step) {
+    const std::int64_t rows = variable_.extent(variable_.latitude), columns = variable_.extent(variable_.longitude);
+    bool has_preliminary = false;
+    for (const FieldCrop crop : {FieldCrop{0, 1, columns}, FieldCrop{0, rows, columns}})
+      for (const Experiment& experiment : variable_.experiments) {
+        if (!has_values(step, experiment.entry, crop)) continue;
+        if (!experiment.is_preliminary) return false;
+        has_preliminary = true;
+      }
+    return has_preliminary;
   }
 
   std::string name() { return opened(MissingPoints::refused).name(); }
 
  private:
+  struct Box {
+    std::vector<std::int64_t> start, count;
+  };
+
+  // Where a level of a step lies in the array.
+  Box box_of(std::int64_t step, std::int64_t level, std::int64_t experiment, FieldCrop crop) const {
+    const std::size_t axes = variable_.array->shape.size();
+    Box box{std::vector<std::int64_t>(axes, 0), std::vector<std::int64_t>(axes, 1)};
+    const auto set = [&](std::size_t axis, std::int64_t first, std::int64_t length) {
+      if (axis != kNoAxis) box.start[axis] = first, box.count[axis] = length;
+    };
+    const std::int64_t rows = variable_.extent(variable_.latitude);
+    set(variable_.time, step, 1);
+    set(variable_.level, level, 1);
+    set(variable_.experiment, experiment, 1);
+    set(variable_.latitude, variable_.runs_northwards ? rows - crop.row - crop.height : crop.row, crop.height);
+    set(variable_.longitude, 0, crop.width);
+    return box;
+  }
+
+  bool has_values(std::int64_t step, std::int64_t experiment, FieldCrop crop) {
+    std::vector<float> values(static_cast<std::size_t>(crop.height * crop.width));
+    read_part(opened(MissingPoints::kept), box_of(step, 0, experiment, crop), crop, false, values.data());
+    return std::ranges::any_of(values, [](float value) { return !std::isnan(value); });
+  }
+
   // fills: only where `to` has no value yet.
-  void read_part(BoxReader& reader, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
-                 FieldCrop crop, bool fills, float* to) {
+  void read_part(BoxReader& reader, const Box& box, FieldCrop crop, bool fills, float* to) {
     thread_local std::vector<double> stored;
     thread_local std::vector<float> line;
     stored.resize(static_cast<std::size_t>(crop.height * crop.width));
-    reader.read(start, count, stored.data());
+    reader.read(box.start, box.count, stored.data());
     const bool rows_first = variable_.latitude < variable_.longitude;
     const std::int64_t lines = rows_first ? crop.height : crop.width, length = rows_first ? crop.width : crop.height;
     line.resize(static_cast<std::size_t>(length));
@@ -216,7 +250,11 @@ class VariableReader {
 class VariableFields : public FieldReader {
  public:
   VariableFields(const std::shared_ptr<const StoredArrays>& arrays, const std::vector<GridVariable>& variables,
-                 const CacheBudget& budget) {
+                 const CacheBudget& budget)
+      : arrays_(arrays),
+        steps_(variables.front().extent(variables.front().time)),
+        are_of_an_axis_(std::ranges::any_of(
+            variables, [](const GridVariable& variable) { return !variable.experiments.empty(); })) {
     for (const GridVariable& variable : variables) {
       readers_.push_back(std::make_unique<VariableReader>(arrays, variable, budget));
       for (std::size_t level = 0; level < variable.channels.size(); ++level)
@@ -231,14 +269,38 @@ class VariableFields : public FieldReader {
     }
   }
 
-  std::string name() const override { return channels_.front().reader->name(); }
+  // Of the first variable. All are opened, so that one that cannot be read is an Error before its first step is.
+  std::string name() const override {
+    for (const auto& reader : readers_) static_cast<void>(reader->name());
+    return channels_.front().reader->name();
+  }
+
+  PreliminaryData preliminary() override {
+    if (arrays_->find(kExpver) == nullptr) return {};
+    const std::vector<double> numbers = experiment_numbers(*arrays_);
+    PreliminaryData data{.is_unread = numbers.empty()};
+    for (std::int64_t step = 0; step < steps_ && !numbers.empty(); ++step)
+      data.steps.push_back(is_preliminary_at(step, numbers) ? 1 : 0);
+    return data;
+  }
 
  private:
+  // numbers: of the steps, or one for all of them; else those of an axis.
+  bool is_preliminary_at(std::int64_t step, const std::vector<double>& numbers) const {
+    if (are_of_an_axis_)
+      return std::ranges::any_of(readers_, [&](const auto& reader) { return reader->is_preliminary_at(step); });
+    if (std::ssize(numbers) == steps_) return is_preliminary(numbers[static_cast<std::size_t>(step)]);
+    return numbers.size() == 1 && is_preliminary(numbers.front());
+  }
+
   struct Channel {
     VariableReader* reader;
     std::int64_t level;
   };
 
+  std::shared_ptr<const StoredArrays> arrays_;
+  std::int64_t steps_;
+  bool are_of_an_axis_;                                   // the file's numbers of expver
   std::vector<std::unique_ptr<VariableReader>> readers_;  // [variables]
   std::vector<Channel> channels_;
 };
@@ -280,6 +342,7 @@ FieldFacts facts_of(const StoredArrays& arrays, const std::vector<GridVariable>&
   facts.longitudes = describer.axis_values(first, first.longitude);
   if (first.runs_northwards) std::ranges::reverse(facts.latitudes);
   facts.time = times_of(arrays, first);
+  facts.has_expver = arrays.find(kExpver) != nullptr;
   return facts;
 }
 
@@ -300,7 +363,7 @@ OpenedFields open_variable_fields(std::shared_ptr<const StoredArrays> arrays, co
   }
   const std::string held = comma_list(arrays->arrays(), &ArrayInfo::name);
   ISOBAR_CHECK(!variables.empty(), arrays->path(), " has no variable on time, latitude and longitude; it holds ",
-               held.empty() ? "nothing" : held);
+               held.empty() ? "nothing" : held, left_out.empty() ? "" : "; not these: ", comma_list(left_out));
   keep_names_apart(variables);
   FieldFacts facts = facts_of(*arrays, variables);
   check_extents(facts.shape, arrays->path());

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -82,6 +83,10 @@ class ArraysOfHdf5 : public StoredArrays {
       : StoredArrays(file.path(), infos_of_datasets(file), file.attributes("")), file_(std::move(file)) {}
 
   const char* format() const override { return "HDF5"; }
+  std::optional<std::vector<std::string>> texts(const std::string& name) const override {
+    const bool is_text = find(name) != nullptr && file_.info(name).type == hdf5::Type::text;
+    return is_text ? std::optional(file_.strings(name)) : std::nullopt;
+  }
 
  private:
   std::unique_ptr<BoxReader> open_reader(std::size_t index, const BoxReaderOptions& options,
@@ -104,9 +109,6 @@ bool is_nczarr(const fs::path& folder) {
 }
 
 std::unique_ptr<StoredArrays> open_folder(const std::string& path) {
-  ISOBAR_CHECK(!is_nczarr(path), path,
-               " is a store of NCZarr, which isobar does not read; write it as NetCDF-4 with "
-               "nccopy");
   ISOBAR_CHECK(zarr::is_store(path), path,
                " is a folder, and no Zarr store: it has no zarr.json, .zmetadata, .zgroup "
                "or .zarray");
@@ -170,16 +172,29 @@ bool holds_stored_arrays(const std::string& path) {
   return bytes == kHdf5 || netcdf3::is_netcdf3(std::as_bytes(std::span(bytes)));
 }
 
+std::string advice_on(const std::string& path) {
+  if (path.find("://") != std::string::npos)
+    return path + " is an address, and isobar reads files; download what it names first";
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored))
+    return is_nczarr(path)
+               ? path + " is a store of NCZarr, which isobar does not read; write it as NetCDF-4 with nccopy"
+               : "";
+  if (!fs::is_regular_file(path, ignored)) return "";
+  const std::string bytes = first_bytes_of(path);
+  for (const auto& [first_bytes, advice] : kOtherFormats)
+    if (bytes.starts_with(first_bytes)) return path + advice;
+  return "";
+}
+
 std::unique_ptr<StoredArrays> open_stored_arrays(const std::string& path) {
-  ISOBAR_CHECK(path.find("://") == std::string::npos, path,
-               " is an address, and isobar reads files; download what it names first");
+  if (const std::string advice = advice_on(path); !advice.empty()) throw_error(advice);
   ISOBAR_CHECK(fs::exists(path), path, " does not exist");
   if (fs::is_directory(path)) return open_folder(path);
   const std::string bytes = first_bytes_of(path);
   if (bytes == kHdf5) return std::make_unique<ArraysOfHdf5>(hdf5::File::open(path));
   if (netcdf3::is_netcdf3(std::as_bytes(std::span(bytes))))
     return std::make_unique<ArraysOfNetcdf3>(netcdf3::File::open(path));
-  for (const auto& [first_bytes, advice] : kOtherFormats) ISOBAR_CHECK(!bytes.starts_with(first_bytes), path, advice);
   throw_error(path, " is no file that isobar reads: HDF5, NetCDF, or a Zarr store");
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ class StoredArrays {
   // Zarr; what was never written to an HDF5 file reads as its fill value.
   std::unique_ptr<BoxReader> open(const std::string& name, const BoxReaderOptions& options = {},
                                   zarr::MissingChunk missing = zarr::MissingChunk::error) const;
+  // All texts of an array, row-major; none if there is no such array, if it holds no text, or if isobar does not read
+  // texts of this format: it reads those of HDF5.
+  virtual std::optional<std::vector<std::string>> texts(const std::string&) const { return std::nullopt; }
 
  protected:
   StoredArrays(std::string path, std::vector<ArrayInfo> arrays, Attributes attributes);
@@ -45,6 +49,9 @@ class StoredArrays {
 // isobar does not read: GRIB, zip, gzip, NCZarr, addresses.
 std::unique_ptr<StoredArrays> open_stored_arrays(const std::string& path);
 std::unique_ptr<StoredArrays> stored_arrays_of(hdf5::File file);
+
+// What to do with what isobar does not read, as a sentence: GRIB, zip, gzip, NCZarr, addresses; empty for all else.
+std::string advice_on(const std::string& path);
 
 // Whether HDF5's library is to read a file, or to say what is wrong with it: nothing else is known by its first bytes.
 bool is_for_hdf5(const std::string& path);

@@ -113,6 +113,19 @@ class Drawing(unittest.TestCase):
             self.assertLess(abs(count - expected), 5 * expected ** 0.5, line)
 
 
+class Written(unittest.TestCase):
+    def test_files_of_faults_fit_the_sources(self):
+        """What a fault replaces stands once in its file, and no fault lies within another."""
+        folder = pathlib.Path(__file__).parent
+        files = sorted(folder.glob("*.json"))
+        self.assertTrue(files)
+        for file in files:
+            entries = json.loads(file.read_text())
+            sources = {entry["path"]: (planted_faults.ROOT / entry["path"]).read_text() for entry in entries}
+            faults = drawing.written(sources, entries)
+            self.assertTrue(all("isobar_fault(@)" in fault.written for fault in faults))
+
+
 PROGRAM = """#include "planted_fault.h"
 
 int main() { return isobar_fault(3) ? 3 : isobar_fault(70) ? 70 : 0; }

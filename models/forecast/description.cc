@@ -1,19 +1,26 @@
 #include "models/forecast/description.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
+#include "engine/files/base64.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
 namespace {
 
+static_assert(std::endian::native == std::endian::little, "weights hold little-endian numbers");
+
 constexpr const char* kGrid = "isobar.grid";
 constexpr const char* kUnits = "isobar.units";             // a list, one per channel
 constexpr const char* kNeverThere = "isobar.never_there";  // lengths of runs of points with and without values
+constexpr const char* kConstants = "isobar.constants";     // units and values by name
 constexpr const char* kLeadHours = "isobar.lead_hours";    // from input to forecast
 
 nlohmann::ordered_json to_json(const FieldsInfo& info) {
@@ -23,6 +30,7 @@ nlohmann::ordered_json to_json(const FieldsInfo& info) {
   if (!info.extra_means.empty()) {
     json["extra_means"] = info.extra_means;
     json["extra_stds"] = info.extra_stds;
+    json["extra_names"] = info.extra_names;
   }
   return json;
 }
@@ -38,6 +46,7 @@ FieldsInfo info_from(const nlohmann::json& json) {
   if (json.contains("extra_means")) {
     json.at("extra_means").get_to(info.extra_means);
     json.at("extra_stds").get_to(info.extra_stds);
+    if (json.contains("extra_names")) json.at("extra_names").get_to(info.extra_names);
   }
   return info;
 }
@@ -57,6 +66,8 @@ void check_info(const FieldsInfo& info, const ForecastOptions& options) {
   count("stds", statistics.stds.size(), options.variables(), "n_in_channels");
   count("extra_means", info.extra_means.size(), options.extras(), "computed_channels and constant_channels");
   count("extra_stds", info.extra_stds.size(), options.extras(), "computed_channels and constant_channels");
+  if (!info.extra_names.empty())
+    count("extra_names", info.extra_names.size(), options.extras(), "computed_channels and constant_channels");
   count("row_weights", info.row_weights.size(), options.height(), "the rows of img_size");
   if (!info.latitudes.empty()) count("latitudes", info.latitudes.size(), options.height(), "the rows of img_size");
   if (!info.longitudes.empty()) count("longitudes", info.longitudes.size(), options.width(), "the columns of img_size");
@@ -112,12 +123,60 @@ void read_labels(const Settings& settings, std::int64_t dt, FieldsInfo& info) {
   }
 }
 
+std::string constants_text(const std::vector<ConstantField>& constants) {
+  nlohmann::ordered_json json;
+  for (const ConstantField& constant : constants)
+    json[constant.name] = {{"units", constant.units}, {"values", to_base64(std::as_bytes(std::span(constant.values)))}};
+  return json.dump();
+}
+
+std::vector<float> values_from(const std::string& text, const std::string& name, std::int64_t wanted) {
+  const std::optional<std::vector<std::byte>> bytes = from_base64(text);
+  ISOBAR_CHECK(bytes, kConstants, ": the values of ", name, " are damaged");
+  std::vector<float> values(static_cast<std::size_t>(wanted));
+  ISOBAR_CHECK(bytes->size() == values.size() * sizeof(float), kConstants, ": ", name, " has ", bytes->size(),
+               " bytes for ", wanted, " points");
+  std::memcpy(values.data(), bytes->data(), bytes->size());
+  ISOBAR_CHECK(std::ranges::all_of(values, [](float value) { return std::isfinite(value); }), kConstants,
+               ": the values of ", name, " are not all finite");
+  return values;
+}
+
+// Files of older versions lack them.
+void read_constants_of(const Settings& settings, const ForecastOptions& options, FieldsInfo& info) {
+  const auto text = settings.find(kConstants);
+  if (text == settings.end()) return;
+  const auto json = parse_json<nlohmann::json>(text->second, kConstants);
+  ISOBAR_CHECK(json.size() <= info.extra_means.size(), kConstants, " has ", json.size(), " planes for ",
+               info.extra_means.size(), " extra_means");
+  std::size_t plane = info.extra_means.size() - json.size();  // constants come last
+  for (const auto& [name, stored] : json.items()) {           // in the order of the names
+    ConstantField& constant = info.constants.emplace_back();
+    constant.name = name;
+    stored.at("units").get_to(constant.units);
+    constant.values = values_from(stored.at("values").get<std::string>(), name, options.pixels());
+    constant.mean = info.extra_means[plane];
+    constant.deviation = info.extra_stds[plane++];
+  }
+}
+
 }  // namespace
+
+bool are_carried(const std::vector<ConstantField>& constants) {
+  std::int64_t values = 0;
+  for (const ConstantField& constant : constants) values += std::ssize(constant.values);
+  return values <= kMostCarried;
+}
+
+CarriedConstants carried_by(const FieldsInfo& info, const std::string& weights) {
+  return {weights, info.constants, info.latitudes, info.longitudes};
+}
 
 Settings settings_of(const FieldsInfo& info, std::int64_t dt) {
   Settings settings{{kGrid, to_json(info).dump()}};
   if (!std::ranges::all_of(info.units, &std::string::empty)) settings[kUnits] = nlohmann::json(info.units).dump();
   if (!info.never_there.empty()) settings[kNeverThere] = nlohmann::json(runs_of(info.never_there)).dump();
+  if (!info.constants.empty() && are_carried(info.constants)) settings[kConstants] = constants_text(info.constants);
   if (info.step_hours > 0) settings[kLeadHours] = nlohmann::json(info.step_hours * static_cast<double>(dt)).dump();
   return settings;
 }
@@ -129,6 +188,7 @@ std::optional<FieldsInfo> fields_info_of(const GivenWeights& weights, const Fore
     FieldsInfo info = info_from(parse_json<nlohmann::json>(grid->second, kGrid));
     check_info(info, options);
     read_labels(weights.settings, dt, info);
+    read_constants_of(weights.settings, options, info);
     if (const auto runs = weights.settings.find(kNeverThere); runs != weights.settings.end())
       info.never_there =
           bytes_of(parse_json<nlohmann::json>(runs->second, kNeverThere).get<std::vector<std::int64_t>>(),

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/fields/constants.h"
 #include "data/fields/statistics.h"
 
 namespace isobar {
@@ -19,6 +20,8 @@ struct FieldsInfo {
   double step_hours = 0;                      // from a step of the data to the next; 0 if unknown
   // Of the computed planes and the constants, in the order of an input's planes (data/fields/windows.h).
   std::vector<double> extra_means = {}, extra_stds = {};
+  std::vector<std::string> extra_names = {};  // of the same planes; empty: weights of older versions do not say
+  std::vector<ConstantField> constants = {};  // in the order of their names
   // [n_out, LAT, LON]: 1 where the data never have a value. Empty if every point has values, or if it is unknown.
   std::vector<std::uint8_t> never_there = {};
 };

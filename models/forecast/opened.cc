@@ -10,6 +10,7 @@
 #include "data/fields/first_step.h"
 #include "data/fields/latitude.h"
 #include "data/fields/layout.h"
+#include "data/fields/preliminary.h"
 #include "data/fields/split.h"
 #include "kernels/common/check.h"
 #include "models/forecast/description.h"
@@ -69,6 +70,7 @@ StatisticsPlaces choose_statistics(const SplitOptions& split, const OpenRequest&
   }
   const fs::path own = fs::absolute(request.kept).lexically_normal();
   const bool anew = !request.resumed && looked_in == own;
+  places.are_own = looked_in == own;
   if (!anew && !missing) return places;
   bool taken = request.resumed;
   for (std::string* path : paths) {
@@ -173,7 +175,7 @@ FieldsInfo OpenedForecast::make_info() {
                                     made ? static_cast<const Statistics&>(*made)
                                          : recipe_.statistics_at(statistics_.means, statistics_.stds, train_.steps));
   const fs::path folder = fs::path(statistics_.means).parent_path();
-  label_from_statistics(info, train_.steps, folder);
+  label_from_statistics(info, train_.steps, folder, statistics_.are_own);
   if (!recipe_.channels_with_missing_points().empty())
     info.never_there =
         made ? made->never_there
@@ -205,11 +207,16 @@ std::vector<std::string> OpenedForecast::warnings() const {
 
 std::vector<std::string> OpenedForecast::notes() const {
   std::vector<std::string> notes;
+  if (!are_carried(info_.constants))
+    notes.push_back("the constants are too large for a file of weights: forecasts will need their files");
   for (const auto& [set, opened] :
        {std::pair("training", &train_), std::pair("validation", &valid_), std::pair("test", test_.get())}) {
     if (opened == nullptr) continue;
     if (const std::string left_out = describe_left_out(opened->steps, recipe_.split.sampler); !left_out.empty())
       notes.push_back(std::string(set) + ": " + left_out);
+    if (findings_.of_another_process) continue;
+    if (const std::string preliminary = describe(find_preliminary(opened->steps), opened->steps); !preliminary.empty())
+      notes.push_back(std::string(set) + ": " + preliminary);
   }
   return notes;
 }
@@ -221,8 +228,11 @@ void OpenedForecast::check_start(const GivenWeights& weights) const {
 
 void OpenedForecast::check_resume(const GivenWeights& weights) const {
   check_start(weights);
-  if (const auto trained = fields_info_of(weights, recipe_.forecast, recipe_.split.dt))
-    check_lead_time(*trained, recipe_.split.dt, weights.file.string(), train_.steps);
+  const auto trained = fields_info_of(weights, recipe_.forecast, recipe_.split.dt);
+  if (!trained) return;
+  check_lead_time(*trained, recipe_.split.dt, weights.file.string(), train_.steps);
+  check_carried(info_.constants, recipe_.forecast.constant_channels.value_or(TextMap()),
+                carried_by(*trained, weights.file.string()));
 }
 
 std::unique_ptr<Task> OpenedForecast::make_task(const ComputeOptions& compute, Device device,
@@ -250,9 +260,10 @@ std::unique_ptr<Task> OpenedForecast::make_task_of(const FieldsInfo& info, const
 
 OpenedForecastSplit::OpenedForecastSplit(ForecastRecipe recipe, DataSplit split, const GivenWeights& weights)
     : recipe_(std::move(recipe)),
+      weights_(weights.file.string()),
       trained_(fields_info_of(weights, recipe_.forecast, recipe_.split.dt)),
-      set_(files_of(split), recipe_, split),
-      info_(make_info(weights.file.string())) {
+      set_(files_of(split), recipe_, split, trained_ ? carried_by(*trained_, weights_) : CarriedConstants()),
+      info_(make_info()) {
   check_first_step(set_.steps, set_.pairs.step_of(0), info_.channel_names, info_.statistics);
 }
 
@@ -261,13 +272,16 @@ FieldSeriesOptions OpenedForecastSplit::files_of(DataSplit split) const {
   FieldSeriesOptions files = recipe_.fields_at(source.path);
   files.range = source.range;
   files.range_key = source.range_key;
-  if (trained_) files.channels = trained_->channel_names;
+  if (trained_) {
+    check_planes(recipe_.forecast, *trained_, weights_);
+    files.channels = trained_->channel_names;
+  }
   return files;
 }
 
 // Names, statistics and row weights are those of training, so that a set of the run gives the figures of the run. Only
 // rows at other latitudes get their own weights.
-FieldsInfo OpenedForecastSplit::make_info(const std::string& weights) const {
+FieldsInfo OpenedForecastSplit::make_info() const {
   const FieldSeries& steps = set_.steps;
   const SplitOptions& split = recipe_.split;
   if (!trained_) {
@@ -277,7 +291,7 @@ FieldsInfo OpenedForecastSplit::make_info(const std::string& weights) const {
     return info;
   }
   check_orientation(*trained_, steps);
-  check_lead_time(*trained_, split.dt, weights, steps);
+  check_lead_time(*trained_, split.dt, weights_, steps);
   FieldsInfo info = *trained_;
   const bool are_known = !trained_->latitudes.empty() && !steps.latitudes().empty();
   if (are_known && trained_->latitudes != steps.latitudes()) {
@@ -285,7 +299,7 @@ FieldsInfo OpenedForecastSplit::make_info(const std::string& weights) const {
     info.latitudes = steps.latitudes();
     info.longitudes = steps.longitudes();
   }
-  label_from_weights(info, steps, *trained_, weights);
+  label_from_weights(info, steps, *trained_, weights_);
   return info;
 }
 

@@ -17,8 +17,9 @@ namespace isobar {
 
 // The files of a set, and the pairs of their steps, which refer to the files.
 struct OpenedPairs {
-  OpenedPairs(const FieldSeriesOptions& files, const ForecastRecipe& recipe, DataSplit set)
-      : steps(files), pairs(steps, recipe.pairs_of(set, steps)) {}
+  OpenedPairs(const FieldSeriesOptions& files, const ForecastRecipe& recipe, DataSplit set,
+              const CarriedConstants& carried = {})
+      : steps(files), pairs(steps, recipe.pairs_of(set, steps, carried)) {}
   OpenedPairs(const OpenedPairs&) = delete;
   OpenedPairs& operator=(const OpenedPairs&) = delete;
 
@@ -94,10 +95,11 @@ class OpenedForecastSplit : public OpenedSplit {
 
  private:
   FieldSeriesOptions files_of(DataSplit split) const;
-  FieldsInfo make_info(const std::string& weights) const;
+  FieldsInfo make_info() const;
 
   // In the order of opening.
   const ForecastRecipe recipe_;
+  const std::string weights_;                // the file
   const std::optional<FieldsInfo> trained_;  // the description stored with the weights
   const OpenedPairs set_;
   const FieldsInfo info_;

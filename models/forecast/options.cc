@@ -6,7 +6,10 @@
 #include <utility>
 
 #include "data/fields/channels.h"
+#include "data/fields/computed_planes.h"
 #include "kernels/common/check.h"
+#include "kernels/common/comma_list.h"
+#include "kernels/common/suggestions.h"
 #include "models/vit/options.h"
 
 namespace isobar {
@@ -25,10 +28,12 @@ void check_names(const ForecastOptions& o, const KeyOrigins& origins) {
 // Error if roles need `channels`, or if a variable has two roles.
 void check_roles(const ForecastOptions& o, const KeyOrigins& origins) {
   std::vector<std::pair<std::string, const char*>> roles;  // each variable, and the key that names it
+  std::optional<std::vector<std::string>> constants{std::in_place};
+  for (const auto& [name, place] : o.constant_channels.value_or(TextMap())) constants->push_back(name);
   for (const auto& [key, list] :
        {std::pair("channels", &o.channels), std::pair("forcing_channels", &o.forcing_channels),
-        std::pair("diagnostic_channels", &o.diagnostic_channels),
-        std::pair("computed_channels", &o.computed_channels)}) {
+        std::pair("diagnostic_channels", &o.diagnostic_channels), std::pair("computed_channels", &o.computed_channels),
+        std::pair("constant_channels", &std::as_const(constants))}) {
     for (const std::string& name : list->value_or(std::vector<std::string>())) {
       ISOBAR_CHECK(!name.empty(), origins.where(key), " holds an empty name");
       const auto other = std::ranges::find_if(roles, [&](const auto& role) { return same_channel(role.first, name); });
@@ -39,6 +44,10 @@ void check_roles(const ForecastOptions& o, const KeyOrigins& origins) {
     }
   }
   ISOBAR_CHECK(!o.channels || !o.channels->empty(), origins.where("channels"), " is empty");
+  const std::vector<std::string>& known = computed_channel_names();
+  for (const std::string& name : o.computed_channels.value_or(std::vector<std::string>()))
+    ISOBAR_CHECK(std::ranges::find(known, name) != known.end(), origins.where("computed_channels"), " holds ", name,
+                 ", which cannot be computed; the nearest is ", nearest_name(name, known), ", of ", comma_list(known));
   for (const auto& [key, list] :
        {std::pair("forcing_channels", &o.forcing_channels), std::pair("diagnostic_channels", &o.diagnostic_channels)})
     ISOBAR_CHECK(o.channels || !*list || (*list)->empty(), origins.where(key), " needs config key channels");
@@ -177,9 +186,10 @@ double ForecastOptions::log_scale(const std::string& channel) const {
   return number != nullptr ? *number : 0;
 }
 
-std::int64_t ForecastOptions::extras() const {
-  return (computed_channels ? std::ssize(*computed_channels) : 0) +
-         (constant_channels ? static_cast<std::int64_t>(constant_channels->size()) : 0);
+std::vector<std::string> ForecastOptions::extra_names() const {
+  std::vector<std::string> names = computed_channels.value_or(std::vector<std::string>());
+  for (const auto& [name, place] : constant_channels.value_or(TextMap())) names.push_back(name);
+  return names;
 }
 
 std::string ForecastOptions::fill_from_roles(KeyOrigins& origins) {
@@ -187,7 +197,7 @@ std::string ForecastOptions::fill_from_roles(KeyOrigins& origins) {
   std::vector<std::string> names = *channels;
   for (const auto* more : {&diagnostic_channels, &forcing_channels})
     if (*more) names.insert(names.end(), (*more)->begin(), (*more)->end());
-  ISOBAR_CHECK(!channel_names || *channel_names == names, origins.where("channel_names"),
+  ISOBAR_CHECK(!channel_names || std::ranges::is_permutation(*channel_names, names), origins.where("channel_names"),
                " names other variables than channels, diagnostic_channels and forcing_channels");
   channel_names = names;
   std::string changed;

@@ -50,8 +50,9 @@ struct ForecastOptions {
   std::int64_t diagnostics() const { return diagnostic_channels ? std::ssize(*diagnostic_channels) : 0; }
   // Those of the data, in the order of FieldsInfo: the forecast ones, then the forcings.
   std::int64_t variables() const { return *n_out_channels + forcings(); }
-  // Computed planes and constants.
-  std::int64_t extras() const;
+  // Computed planes and constants, and their names in the order of an input's planes.
+  std::int64_t extras() const { return std::ssize(extra_names()); }
+  std::vector<std::string> extra_names() const;
   // Whether points of a channel may be missing, by its name.
   bool may_be_missing(const std::string& channel) const;
   // Whether points of a forecast channel may be missing, so that samples have a weight of their own; `names`: of the
@@ -63,8 +64,8 @@ struct ForecastOptions {
   // The planes of an input that the data set makes (data/fields/windows.h), without the time planes.
   std::int64_t input_planes() const { return prognostics() * (1 + history) + forcings() + extras(); }
 
-  // If `channels` are named: sets n_in_channels, n_out_channels and channel_names from the roles. Returns the keys that
-  // it changed, "n_in_channels 7, n_out_channels 6"; else "".
+  // If `channels` are named: sets n_in_channels, n_out_channels and channel_names from the roles, in their order.
+  // Returns the keys that it changed, "n_in_channels 7, n_out_channels 6"; else "".
   std::string fill_from_roles(KeyOrigins& origins);
 };
 

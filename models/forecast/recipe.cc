@@ -184,16 +184,16 @@ std::map<std::string, double> ForecastRecipe::log_scales() const {
   return scales;
 }
 
-PairOptions ForecastRecipe::pairs_of(DataSplit set, const FieldSeries& dataset) const {
+PairOptions ForecastRecipe::pairs_of(DataSplit set, const FieldSeries& dataset, const CarriedConstants& carried) const {
   return {.kind = split.sampler,
           .limit = split.source(set).limit.value_or(0),
           .time_features = *forecast.time_features,
-          .windows = windows_of(dataset),
+          .windows = windows_of(dataset, carried),
           .counts_points = forecast.targets_may_be_missing(channel_names_of(dataset)),
           .diagnostics_before = set != DataSplit::train};
 }
 
-WindowOptions ForecastRecipe::windows_of(const FieldSeries& dataset) const {
+WindowOptions ForecastRecipe::windows_of(const FieldSeries& dataset, const CarriedConstants& carried) const {
   const auto numbers = [](std::int64_t first, std::int64_t end) {
     std::vector<std::int64_t> list(static_cast<std::size_t>(end - first));
     std::iota(list.begin(), list.end(), first);
@@ -204,8 +204,7 @@ WindowOptions ForecastRecipe::windows_of(const FieldSeries& dataset) const {
                         .forcings = numbers(outputs, forecast.variables()),
                         .diagnostics = numbers(forecast.prognostics(), outputs),
                         .history = forecast.history,
-                        .constants = forecast.constant_channels ? read_constants(*forecast.constant_channels, dataset)
-                                                                : std::vector<ConstantField>()};
+                        .constants = read_constants(forecast.constant_channels.value_or(TextMap()), dataset, carried)};
   if (forecast.computed_channels && !forecast.computed_channels->empty())
     windows.computed = std::make_shared<const ComputedPlanes>(*forecast.computed_channels,
                                                               GridPoints{dataset.latitudes(), dataset.longitudes()},
@@ -237,7 +236,9 @@ FieldsInfo ForecastRecipe::info_of(const Windows& windows, const Statistics& sta
     info.extra_means.push_back(computed->mean(plane));
     info.extra_stds.push_back(computed->deviation(plane));
   }
-  for (const ConstantField& constant : windows.options().constants) {
+  info.extra_names = forecast.extra_names();
+  info.constants = windows.options().constants;
+  for (const ConstantField& constant : info.constants) {
     info.extra_means.push_back(constant.mean);
     info.extra_stds.push_back(constant.deviation);
   }

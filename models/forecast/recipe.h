@@ -64,8 +64,9 @@ class ForecastRecipe : public Recipe {
   // A data set with the grid, names and dt of this recipe.
   FieldSeriesOptions fields_at(const std::string& path) const;
   // The samples of a set, of the data's planes by their roles.
-  PairOptions pairs_of(DataSplit set, const FieldSeries& dataset) const;
-  WindowOptions windows_of(const FieldSeries& dataset) const;
+  // carried: the constants of the weights that are judged; empty: those of the files.
+  PairOptions pairs_of(DataSplit set, const FieldSeries& dataset, const CarriedConstants& carried = {}) const;
+  WindowOptions windows_of(const FieldSeries& dataset, const CarriedConstants& carried = {}) const;
   std::vector<std::string> channels_with_missing_points() const;
   std::vector<std::string> channels_with_filled_chunks() const;
   std::map<std::string, double> log_scales() const;

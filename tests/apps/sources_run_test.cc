@@ -10,6 +10,7 @@
 
 #include "data/files/hdf5.h"
 #include "engine/files/reader.h"
+#include "tests/harness/data_files.h"
 #include "tests/harness/isobar_command.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
@@ -221,7 +222,133 @@ TEST_CASE("sources: a channel in a log scale is forecast in its own unit, and ot
       here.command("train --config tiny --data " + here.path("raw") + " --run-dir " + here.path("no") +
                    " --set patch_size=2 " + flags + "--set global_means_path=" + here.path("stats/global_means.npy") +
                    " --set global_stds_path=" + here.path("stats/global_stds.npy"));
-  CHECK_THAT(refused.err, ContainsSubstring("log1p(K / 20)") && ContainsSubstring("stats.json"));
+  const std::string stats = here.path("stats/stats.json");
+  CHECK_THAT(refused.err, ContainsSubstring(stats + " does not say that channel b is in log1p(K / 20), as config key "
+                                                    "transforms reads it: these are statistics of other values"));
+  const std::string places = "--set global_means_path=" + here.path("stats/global_means.npy") +
+                             " --set global_stds_path=" + here.path("stats/global_stds.npy");
+  const auto refusal = [&](const std::string& more) {
+    return here
+        .command("train --config tiny --device cpu --data " + here.path("raw") + " --run-dir " + here.path("no") +
+                 R"( --set patch_size=2 --set 'channels=["b"]' )" + more + places)
+        .err;
+  };
+  CHECK_THAT(
+      refusal(R"(--set 'accumulate=["b"]' --set dt=2 )"),
+      ContainsSubstring(stats + " says that channel b is a sum of 1 step, but config key accumulate reads sums of "
+                                "2: these are statistics of other values"));
+  fs::remove(stats);
+  CHECK_THAT(refusal(R"(--set 'transforms={"b":20}' )"),
+             ContainsSubstring(stats + " does not say that channel b is in"));
+  // A run's own statistics say both, and are taken where it is resumed.
+  const nlohmann::json own = nlohmann::json::parse(read_file(here.path("run/stats/stats.json")));
+  CHECK(own.at("summed") == nlohmann::json{2});
+  CHECK(own.at("units") == nlohmann::json{"log1p(K / 20)"});
+  CHECK(here.command("train --device cpu --resume --run-dir " + here.path("run") + " --set num_iters=7").status == 0);
+}
+
+// A safetensors file with an entry less in its metadata.
+std::string without_metadata(const std::string& safetensors, const std::string& key) {
+  std::uint64_t length = 0;
+  std::memcpy(&length, safetensors.data(), sizeof length);
+  nlohmann::ordered_json header = nlohmann::ordered_json::parse(safetensors.substr(sizeof length, length));
+  CHECK(header.at("__metadata__").erase(key) == 1);
+  const std::string text = header.dump();
+  const std::uint64_t shorter = text.size();
+  std::string file(sizeof shorter, '\0');
+  std::memcpy(file.data(), &shorter, sizeof shorter);
+  return file + text + numbers_of(safetensors);
+}
+
+TEST_CASE("sources: weights forecast the same whatever the order of channels in data and config, or say what differs") {
+  const Sources here;
+  write_netcdf(here.path("orders/abc.nc"), kWeather, 0, kSteps, false);
+  write_netcdf(here.path("orders/cba.nc"), {kWeather[2], kWeather[1], kWeather[0]}, 0, kSteps, true);
+  here.train("run", "orders/abc.nc",
+             kNames + R"(--set 'forcing_channels=["c"]' --set 'computed_channels=["sin_longitude","cos_longitude"]')");
+  const std::string weights = here.path("run/best/model.safetensors");
+  const auto forecast = [&](const std::string& data, const std::string& more) {
+    fs::remove(here.path("f.h5"));
+    const Outcome outcome = here.command("forecast --device cpu --weights " + here.path("run") + " --data " +
+                                         here.path(data) + " --start 2 --steps 3 --out " + here.path("f.h5 ") + more);
+    return outcome.status == 0 ? read_file(here.path("f.h5")) : outcome.err;
+  };
+  const auto evaluate = [&](const std::string& more) {
+    const Outcome outcome = here.command("evaluate --device cpu --weights " + here.path("run") + " --scores " +
+                                         here.path("s.json ") + more);
+    return outcome.status == 0 ? read_file(here.path("s.json")) : outcome.err;
+  };
+  const std::string wanted = forecast("orders/abc.nc", ""), scores = evaluate("");
+  CHECK(wanted.size() > 1000);
+  CHECK(forecast("orders/cba.nc", "") == wanted);
+  CHECK(forecast("orders/cba.nc", R"(--set 'channels=["b","a"]')") == wanted);
+  CHECK(forecast("orders/abc.nc", R"(--set 'channels=["b","a"]')") == wanted);
+  CHECK(evaluate(R"(--set 'channels=["b","a"]')") == scores);
+  CHECK(evaluate("--set valid_data_path=" + here.path("orders/cba.nc")) == scores);
+
+  const std::string other = R"(--set 'channels=["a","c"]' --set 'forcing_channels=["b"]')";
+  const std::string sentence =
+      "isobar: config key channels names a, c, but " + weights + " was trained with a, b in this role\n";
+  CHECK(forecast("orders/abc.nc", other) == sentence);
+  CHECK(evaluate(other) == sentence);
+  CHECK_THAT(forecast("orders/abc.nc", R"(--set 'computed_channels=["cos_longitude","sin_longitude"]')"),
+             ContainsSubstring("was trained with the planes sin_longitude, cos_longitude, but config keys "
+                               "computed_channels and constant_channels name cos_longitude, sin_longitude"));
+  CHECK_THAT(
+      here.command("train --config tiny --device cpu --data " + here.path("orders/abc.nc") + " --run-dir " +
+                   here.path("no") + " --init " + weights + " --set num_iters=1 --set embed_dim=16 --set depth=1" +
+                   R"( --set num_heads=2 --set patch_size=2 --set 'channels=["b","a"]' )" +
+                   R"(--set 'forcing_channels=["c"]' --set 'computed_channels=["sin_longitude","cos_longitude"]')")
+          .err,
+      ContainsSubstring("channel 0 is 'b', but 'a' in " + weights));
+}
+
+TEST_CASE("sources: weights carry their constants, so that the constants' file may be gone") {
+  const Sources here;
+  const std::string constant = here.path("orography.nc");
+  fs::copy(here.path("raw/one.nc"), constant);
+  here.train("run", "raw",
+             kNames + R"(--set 'constant_channels={"z":")" + constant + R"(:z"}' )" +
+                 R"(--set 'computed_channels=["cos_latitude"]')");
+  const auto forecast = [&](const std::string& weights, const std::string& to) {
+    return here.command("forecast --device cpu --weights " + here.path(weights) + " --data " + here.path("raw") +
+                        " --start 2 --steps 2 --out " + here.path(to));
+  };
+  const auto evaluate = [&](const std::string& to) {
+    return here.command("evaluate --device cpu --weights " + here.path("run") + " --scores " + here.path(to));
+  };
+  CHECK(forecast("run", "there.h5").err == "");
+  CHECK(evaluate("there.json").err == "");
+  const std::string weights = here.path("run/best/model.safetensors"), old = here.path("old.safetensors");
+  write_text(old, without_metadata(read_file(weights), "isobar.constants"));
+  CHECK(forecast("old.safetensors", "old.h5").err == "");
+  CHECK(read_file(here.path("old.h5")) == read_file(here.path("there.h5")));
+
+  fs::remove(constant);
+  CHECK(forecast("run", "gone.h5").err == "");
+  CHECK(evaluate("gone.json").err == "");
+  CHECK(read_file(here.path("gone.h5")) == read_file(here.path("there.h5")));
+  CHECK(read_file(here.path("gone.json")) == read_file(here.path("there.json")));
+  CHECK_THAT(forecast("old.safetensors", "no.h5").err, ContainsSubstring("orography.nc does not exist"));
+  const Outcome info = here.command("info " + here.path("run"));
+  CHECK_THAT(info.out, ContainsSubstring("isobar.constants") && ContainsSubstring(R"("units":"")"));
+
+  {
+    hdf5::File file = hdf5::File::create(constant);
+    write_axis(file, "latitude", {60, 50, 40, 30}, "degrees_north");
+    write_axis(file, "longitude", {0, 45, 90, 135, 180, 225, 270, 315}, "degrees_east");
+    std::vector<float> height = values_of({"z", 0}, 0, 1, false);
+    height[5] = 7;
+    file.write("z", std::array{kRows, kColumns}, std::span<const float>(height));
+    file.write_dimensions("z", std::array<std::string, 2>{"latitude", "longitude"});
+    file.close();
+  }
+  const std::string refusal = "isobar: the constant z of " + constant + " is not the one that " + weights +
+                              " was trained with: value 5 is 7, and was ";
+  CHECK_THAT(forecast("run", "no.h5").err, ContainsSubstring(refusal));
+  CHECK_THAT(evaluate("no.json").err, ContainsSubstring(refusal));
+  CHECK_THAT(here.command("train --device cpu --resume --run-dir " + here.path("run") + " --set num_iters=8").err,
+             ContainsSubstring("the constant z of " + constant + " is not the one that"));
 }
 
 TEST_CASE("sources: what does not fit is one sentence") {
@@ -241,7 +368,14 @@ TEST_CASE("sources: what does not fit is one sentence") {
              ContainsSubstring("forcing_channels") && ContainsSubstring("holds b, which channels holds too"));
   CHECK_THAT(refused(R"(--set 'channels=["cc"]')"), ContainsSubstring("no channel cc"));
   CHECK_THAT(refused(R"(--set 'forcing_channels=["b"]')"), ContainsSubstring("needs config key channels"));
-  CHECK_THAT(refused(kNames + R"(--set 'computed_channels=["cos_zenit"]')"), ContainsSubstring("cos_zenith"));
+  CHECK_THAT(refused(kNames + R"(--set 'computed_channels=["cos_zenit"]')"),
+             ContainsSubstring("config key computed_channels in --set holds cos_zenit, which cannot be computed; the "
+                               "nearest is cos_zenith"));
+  CHECK_THAT(
+      refused(R"(--set 'channels=["a"]' --set 'constant_channels={"a":")" + here.path("raw/one.nc") + R"(:z"}')"),
+      ContainsSubstring("constant_channels in --set holds a, which channels holds too"));
+  CHECK_THAT(refused(kNames + R"(--set 'constant_channels={"z":"https://host/c.nc:z"}')"),
+             ContainsSubstring("https://host/c.nc is an address, and isobar reads files"));
   CHECK_THAT(refused(kNames + R"(--set 'missing={"sst":"mean"}')"),
              ContainsSubstring("names sst, which is no channel"));
   CHECK_THAT(refused(kNames + R"(--set 'transforms={"b":0}')"), ContainsSubstring("no scale above 0"));

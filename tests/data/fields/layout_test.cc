@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "data/fields/field_series.h"
+#include "tests/harness/data_files.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
@@ -18,4 +20,26 @@ TEST_CASE("fields to forecast: test/ or valid/ if it holds fields, and hidden fi
   CHECK(fields_to_forecast(folder.path()) == std::filesystem::path(folder / "valid"));
   std::ofstream(folder / "test/2019.h5") << "fields";
   CHECK(fields_to_forecast(folder.path()) == std::filesystem::path(folder / "test"));
+}
+
+TEST_CASE("layout: a path to what isobar does not read is refused with what to do, wherever a path is given") {
+  const testing::TemporaryFolder folder;
+  const std::string grib = folder / "raw/x.grib", raw = folder / "raw", zip = folder / "x.zip";
+  std::filesystem::create_directories(raw);
+  testing::write_text(grib, "GRIB and more");
+  testing::write_text(zip, "PK\x03\x04 and more");
+  const std::string advice =
+      grib + " is a GRIB file, which isobar does not read; write it as NetCDF-4 with cdo -f nc4 copy";
+  const std::string none =
+      " holds neither train/ and valid/, as the tutorial's data, nor .h5 files, NetCDF files or "
+      "Zarr stores; ";
+  CHECK_THROWS_WITH(layout_of(raw), "--data " + raw + none + advice);
+  CHECK_THROWS_WITH(layout_of(grib), "--data " + advice);
+  CHECK_THROWS_WITH(layout_of(zip), "--data " + zip + " is a zip file; unzip it, and name what it holds");
+  CHECK_THROWS_WITH(layout_of("https://host/x.zarr"),
+                    "--data https://host/x.zarr is an address, and isobar reads files; download what it names first");
+  CHECK_THROWS_WITH(layout_of(folder / "none"), "--data " + (folder / "none").string() + " is not a folder");
+  CHECK_THROWS_WITH(find_field_files(raw), raw + " holds no .h5 files, no NetCDF files and no Zarr stores; " + advice);
+  CHECK_THROWS_WITH(find_field_files("s3://bucket/x.zarr"),
+                    "s3://bucket/x.zarr is an address, and isobar reads files; download what it names first");
 }

@@ -1,6 +1,7 @@
 // Whether the columns of a grid go round the globe.
 #include "data/fields/longitude.h"
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -12,6 +13,12 @@ namespace {
 std::vector<double> every(double step, int count, double first = 0) {
   std::vector<double> degrees;
   for (int i = 0; i < count; ++i) degrees.push_back(first + step * i);
+  return degrees;
+}
+
+// As a file has them that prints two digits.
+std::vector<double> with_two_digits(std::vector<double> degrees) {
+  for (double& value : degrees) value = std::round(value * 100) / 100;
   return degrees;
 }
 
@@ -27,6 +34,18 @@ TEST_CASE("longitudes go round where they are even, and the last step would lead
   std::vector<double> rounded = every(360.0 / 1001, 1001);
   for (double& degrees : rounded) degrees = static_cast<float>(degrees);
   CHECK(go_round(rounded));
+}
+
+TEST_CASE("longitudes that are rounded to two digits go round if the whole globe's do") {
+  for (const int count : {7, 128, 192, 320, 512, 1280, 1440}) {
+    INFO(count);
+    const double step = 360.0 / count;
+    CHECK(go_round(with_two_digits(every(step, count))));
+    CHECK(go_round(with_two_digits(every(step, count, step / 3 - 180))));
+    CHECK_FALSE(go_round(with_two_digits(every(step, count - 1))));
+    CHECK_FALSE(go_round(with_two_digits(every(step, count + 1))));
+    CHECK_FALSE(go_round(with_two_digits(every(step, count / 2, 100))));
+  }
 }
 
 TEST_CASE("longitudes of a part, with the first one again, uneven or unknown ones do not go round") {

@@ -136,7 +136,10 @@ TEST_CASE("timeline: files that cannot be joined are refused") {
   const TemporaryFolder folder;
   write_labelled_fields(folder / "t.h5", {2, 1, 1, 2}, {.names = {"t"}, .hours = hours_from(0, 2)});
   write_labelled_fields(folder / "u.h5", {2, 1, 1, 2}, {.names = {"u"}, .hours = hours_from(60, 2)});
-  CHECK_THROWS_WITH(FieldSeries({.paths = {folder.path()}}), ContainsSubstring("have no time in common"));
+  CHECK_THROWS_WITH(FieldSeries({.paths = {folder.path()}}),
+                    (folder / "t.h5").string() + " (2001-01-01T00:00 to 2001-01-01T06:00) and " +
+                        (folder / "u.h5").string() + " (2001-01-03T12:00 to 2001-01-03T18:00), with other variables, " +
+                        "have no time in common");
   const auto choose = [&](std::vector<std::string> names) {
     return FieldSeries({.paths = {folder.path()}, .channels = std::move(names), .choose = true});
   };
@@ -166,7 +169,8 @@ TEST_CASE("timeline: channels are chosen by any of their names, in the order ask
 
   write_labelled_fields(folder / "b.h5", {2, 1, 1, 2}, {.names = {"t2m"}, .hours = hours_from(0, 2)});
   CHECK_THROWS_WITH(FieldSeries({.paths = {folder.path()}, .channels = {"t2m", "u850"}, .choose = true}),
-                    ContainsSubstring("both have the channel t2m, but not the same ones of the others"));
+                    concat((folder / "b.h5").string(), " has no channel u850, which ", (folder / "a.h5").string(),
+                           " has, and both have others that are asked for"));
   write_labelled_fields(folder / "c.h5", {2, 2, 1, 2}, {.names = {"2m_temperature", "t2m"}});
   CHECK_THROWS_WITH(FieldSeries({.paths = {folder / "c.h5"}, .channels = {"2t"}, .choose = true}),
                     std::string(folder / "c.h5") + ": the name 2t fits two channels, 2m_temperature and t2m");

@@ -13,6 +13,7 @@
 #include "data/fields/field_axes.h"
 #include "data/fields/field_series.h"
 #include "data/fields/packing.h"
+#include "data/fields/preliminary.h"
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/temporary_folder.h"
@@ -246,6 +247,66 @@ TEST_CASE("variables: of preliminary and final data the one that is there is tak
   out.file.close();
   const FieldSeries series({.paths = {folder / "a.nc"}});
   for (int step = 0; step < kSteps; ++step) CHECK(step_of(series, step)[2] == static_cast<float>(10 * step + 2));
+  const PreliminarySteps found = find_preliminary(series);
+  CHECK(describe(found, series) == "1 of 3 steps are preliminary (expver 5), the first of 2001-01-01T12:00");
+}
+
+TEST_CASE("variables: final data are taken where they are there, wherever the axis expver has them") {
+  const TemporaryFolder folder;
+  // Final values end with 1, preliminary ones with 5. Final: all of step 0, two points of step 1, nothing of step 2.
+  for (const Numbers& order : {Numbers{1, 5}, Numbers{5, 1}}) {
+    const std::string path = folder / concat("first_", order[0], ".nc");
+    TestFile out(path);
+    out.usual_axes();
+    out.axis("expver", order, "");
+    out.variable("sp", {"time", "expver", "latitude", "longitude"}, [&](std::map<std::string, int>& at) {
+      const bool is_final = order[static_cast<std::size_t>(at["expver"])] == 1;
+      const bool has_final = at["time"] == 0 || (at["time"] == 1 && at["latitude"] == 3 && at["longitude"] < 2);
+      return is_final ? (has_final ? 10.0 * at["time"] + 1 : std::nan("")) : 10.0 * at["time"] + 5;
+    });
+    out.file.close();
+    const FieldSeries series({.paths = {path}});
+    for (int step = 0; step < kSteps; ++step) {
+      const std::vector<float> fields = step_of(series, step);
+      for (std::size_t i = 0; i < fields.size(); ++i)
+        CHECK(fields[i] == static_cast<float>(10 * step + (step == 0 || (step == 1 && (i == 9 || i == 10)) ? 1 : 5)));
+    }
+    CHECK(find_preliminary(series).count == 1);
+  }
+}
+
+TEST_CASE("variables: the new CDS's files: valid_time, number, and an expver in text for each step") {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& path, const Names& experiments) {
+    TestFile out(path);
+    out.axis("valid_time", {0, 3600, 7200}, "seconds since 2024-01-01");
+    out.axis("pressure_level", {850, 500}, "hPa");
+    out.axis("latitude", {60, 30, 0, -30}, "degrees_north");
+    out.axis("longitude", {0, 120, 240}, "degrees_east");
+    out.axis("number", {0}, "1");
+    out.variable("t", {"valid_time", "pressure_level", "latitude", "longitude"}, [](std::map<std::string, int>& at) {
+      return value_at(at["valid_time"], at["pressure_level"], at["latitude"], at["longitude"]);
+    });
+    out.file.write("expver", experiments);
+    out.file.close();
+    return FieldSeries({.paths = {path}});
+  };
+  const FieldSeries series = write(folder / "a.nc", {"0001", "0005", "0005"});
+  CHECK(series.channel_names() == Names{"t850", "t500"});
+  CHECK(series.time_of(2).iso() == "2024-01-01T02:00");
+  CHECK(step_of(series, 1)[5] == static_cast<float>(value_at(1, 0, 1, 2)));
+  CHECK(describe(find_preliminary(series), series) ==
+        "2 of 3 steps are preliminary (expver 5), the first of 2024-01-01T01:00");
+  const FieldSeries part({.paths = {folder / "a.nc"}, .range = StepRange{0, 2}});
+  CHECK(find_preliminary(part).count == 1);
+  const FieldSeries final_data = write(folder / "b.nc", {"0001", "0001", "0001"});
+  CHECK(find_preliminary(final_data).is_told);
+  CHECK(describe(find_preliminary(final_data), final_data) == "");
+  // One text for all steps; another text than a number is none of the two.
+  const FieldSeries one = write(folder / "c.nc", {"0005"});
+  CHECK(find_preliminary(one).count == 3);
+  const FieldSeries other = write(folder / "d.nc", {"0005", "iekm", "5x"});
+  CHECK(find_preliminary(other).count == 1);
 }
 
 TEST_CASE("variables: files that fit nothing are refused in one sentence") {
@@ -257,7 +318,9 @@ TEST_CASE("variables: files that fit nothing are refused in one sentence") {
     out.variable("height", {"x"}, zero);
     out.file.close();
     CHECK(refusal(folder / "flat.nc") ==
-          std::string(folder / "flat.nc") + " has no variable on time, latitude and longitude; it holds height, x");
+          std::string(folder / "flat.nc") +
+              " has no variable on time, latitude and longitude; it holds height, x; not these: "
+              "height has 2 entries on its axis 'x'");
   }
   {
     TestFile out(folder / "grids.nc");
@@ -284,6 +347,14 @@ TEST_CASE("variables: files that fit nothing are refused in one sentence") {
     out.variable("a", {"time", "lev", "latitude", "longitude"}, zero);
     out.file.close();
     CHECK_THAT(refusal(folder / "depth.nc"), ContainsSubstring("its levels are in 'furlongs'"));
+  }
+  {
+    TestFile out(folder / "members.nc");
+    out.usual_axes();
+    out.axis("number", {0, 1}, "1");
+    out.variable("a", {"time", "number", "latitude", "longitude"}, zero);
+    out.file.close();
+    CHECK_THAT(refusal(folder / "members.nc"), ContainsSubstring("not these: a has 2 entries on its axis 'number'"));
   }
   testing::write_text(folder / "x.grib", "GRIB and more");
   CHECK_THAT(refusal(folder / "x.grib"), ContainsSubstring("is a GRIB file"));

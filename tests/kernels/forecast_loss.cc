@@ -630,21 +630,28 @@ TEST_CASE("forecast_loss with a mask carries NaN and infinity of points that are
 
 // A channel without weight cannot be all there is of a sample in the norms: E and T would both be 0.
 TEST_CASE("forecast_loss leaves out a sample that has points of no weight alone") {
-  for (const LossKind kind : {LossKind::relative_l2_weighted, LossKind::weighted_mse}) {
-    Case c = filled({2, 2, 2, 4, kind, DType::fp32, true, true});
+  const auto check = [](Case c, const std::vector<std::int64_t>& missing) {
     c.masked = true;
-    c.cols[0] = 0;
-    for (std::int64_t i = c.sample() / 2; i < c.sample(); ++i) c.target[i] = std::nan("");
+    for (const std::int64_t i : missing) c.target[i] = std::nan("");
     const auto [sums, loss] = expected(c.dtype, [&]<class Real>(Arithmetic<Real>) { return naive_fwd<Real>(c); });
     on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
       const MaskedRun run = run_all(c, bench);
       CHECK(std::isfinite(run.loss[0]));
-      for (std::int64_t i = 0; i < c.sample(); ++i) CHECK(run.dpred[i] == 0);
+      for (std::int64_t i = 0; i < c.sample(); ++i) CHECK(run.dpred[c.place(i)] == 0);
       const ForecastLossFinishArgs b = finish_arguments(c, run.sums, bench);
       ISOBAR_RUN(bench.device(), forecast_loss_finish, b);
       bench.check("loss", {b.loss}, loss);
     });
-  }
+  };
+  for (const LossKind kind : {LossKind::relative_l2_weighted, LossKind::weighted_mse})
+    for (const std::int64_t patch : {0, 2}) {
+      Case c = filled({2, 2, 2, 4, kind, DType::fp32, true, true, patch});
+      c.cols[0] = 0;
+      check(c, {8, 9, 10, 11, 12, 13, 14, 15});  // all of the second channel
+      Case rows = filled({2, 2, 2, 4, kind, DType::fp32, true, true, patch});
+      rows.rows[0] = 0;
+      check(rows, {4, 5, 6, 7, 12, 13, 14, 15});  // all of the second row
+    }
 }
 
 }  // namespace isobar::testing

@@ -208,6 +208,18 @@ TEST_CASE("variables: numbers are unpacked as numpy does, and fill values are co
   CHECK(std::isnan(fields[2UL * kColumns + 1]));
 }
 
+TEST_CASE("variables: fill values of numbers that are not packed are missing") {
+  const TemporaryFolder folder;
+  TestFile out(folder / "a.nc");
+  out.usual_axes();
+  out.variable("sst", {"time", "latitude", "longitude"},
+               [](std::map<std::string, int>& at) { return at["latitude"] == 1 ? -999 : at["time"]; });
+  out.file.write_attribute("sst", "_FillValue", -999.0);
+  out.file.close();
+  const std::vector<float> fields = step_of(FieldSeries({.paths = {folder / "a.nc"}, .missing = {"sst"}}), 2);
+  for (std::size_t i = 0; i < fields.size(); ++i) CHECK((i / kColumns == 1 ? std::isnan(fields[i]) : fields[i] == 2));
+}
+
 TEST_CASE("packing: fills, valid ranges, unsigned bytes, and attributes that make no sense") {
   ArrayInfo array{.name = "x", .format = NumberFormat{NumberFormat::Kind::signed_integer, 1}};
   const auto numbers = [](Numbers values) { return Attribute{.numbers = std::move(values)}; };
@@ -224,6 +236,12 @@ TEST_CASE("packing: fills, valid ranges, unsigned bytes, and attributes that mak
   CHECK(out[12] == 250);
   CHECK(out[1] == -7);  // between the elements
   CHECK_FALSE(packing.is_plain());
+
+  // 3 · 0.1 is rounded before the sum: fused, the result would be -2.8e-17.
+  const volatile double product = 3 * 0.1;
+  float sum = 1;
+  unpack({.scale = 0.1, .offset = -product}, Numbers{3}, 1, &sum);
+  CHECK(sum == 0);
 
   array.attributes = {{"scale_factor", numbers({1, 2})}};
   CHECK_THROWS_WITH(packing_of(array, "f: 'x'"), "f: 'x': the attribute 'scale_factor' should hold 1 number");
@@ -302,6 +320,20 @@ TEST_CASE("variables: the new CDS's files: valid_time, number, and an expver in 
   const FieldSeries final_data = write(folder / "b.nc", {"0001", "0001", "0001"});
   CHECK(find_preliminary(final_data).is_told);
   CHECK(describe(find_preliminary(final_data), final_data) == "");
+  const auto write_part = [&](const std::string& path, const Numbers& seconds, const Names& experiments) {
+    TestFile out(path);
+    out.axis("valid_time", seconds, "seconds since 2024-01-01");
+    out.axis("latitude", {60, 30}, "degrees_north");
+    out.axis("longitude", {0, 120}, "degrees_east");
+    out.variable("t2m", {"valid_time", "latitude", "longitude"}, [](std::map<std::string, int>&) { return 1; });
+    if (!experiments.empty()) out.file.write("expver", experiments);
+    out.file.close();
+  };
+  write_part(folder / "first.nc", {0, 3600, 7200}, {});
+  write_part(folder / "later.nc", {10800, 14400}, {"0001", "0005"});
+  const FieldSeries both({.paths = {folder / "first.nc", folder / "later.nc"}});
+  CHECK(describe(find_preliminary(both), both) ==
+        "1 of 5 steps are preliminary (expver 5), the first of 2024-01-01T04:00");
   // One text for all steps; another text than a number is none of the two.
   const FieldSeries one = write(folder / "c.nc", {"0005"});
   CHECK(find_preliminary(one).count == 3);
@@ -417,4 +449,46 @@ TEST_CASE("constants: a plane is cropped, has its moments by area, and must not 
     other.file.close();
   }
   CHECK_THROWS_WITH(refused(std::string(folder / "other.nc") + ":z"), ContainsSubstring("that are not those of"));
+  {
+    TestFile other(folder / "turned.nc");
+    other.axis("latitude", {60, 30, 0, -30}, "degrees_north");
+    other.axis("longitude", {120, 240, 0}, "degrees_east");
+    other.variable("z", {"latitude", "longitude"}, [](std::map<std::string, int>& at) { return at["latitude"]; });
+    other.file.close();
+  }
+  CHECK_THROWS_WITH(refused(std::string(folder / "turned.nc") + ":z"), ContainsSubstring("that are not those of"));
+  const FieldSeries narrow({.paths = {path}, .channels = {"sp"}, .choose = true, .height = 3, .width = 2});
+  CHECK(read_constants({{"z", path + ":z"}}, narrow)[0].values == std::vector<float>{0, 1, 10, 11, 20, 21});
+}
+
+TEST_CASE("constants: carried ones are taken on their own grid, and a file that exists must have their bits") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "data.nc", gone = folder / "gone.nc";
+  {
+    TestFile out(path);
+    out.usual_axes();
+    const auto row = [](std::map<std::string, int>& at) { return at["latitude"] + 1; };
+    out.variable("sp", {"time", "latitude", "longitude"}, row);
+    out.variable("z", {"latitude", "longitude"}, row);
+    out.file.close();
+  }
+  const FieldSeries series({.paths = {path}, .channels = {"sp"}, .choose = true});
+  CarriedConstants carried{"w", read_constants({{"z", path + ":z"}}, series), {60, 30, 0, -30}, {0, 120, 240}};
+  carried.fields[0].values[4] = 7;
+  const std::vector<float> values = carried.fields[0].values;
+  const TextMap here{{"z", path + ":z"}}, missing{{"z", gone + ":z"}};
+  CHECK(read_constants(missing, series, carried)[0].values == values);
+  CHECK_THROWS_WITH(read_constants(here, series, carried),
+                    "the constant z of " + path + " is not the one that w was trained with: value 4 is 2, and was 7");
+  carried.fields[0].values[4] = 2;
+  CHECK(read_constants(here, series, carried)[0].values == carried.fields[0].values);
+  carried.fields[0].values.pop_back();
+  CHECK_THROWS_WITH(read_constants(here, series, carried), "the constant z of " + path + " has 12 points, and 11 in w");
+  // On another grid the carried ones mean nothing, and the file is needed.
+  for (std::vector<double>* axis : {&carried.latitudes, &carried.longitudes}) {
+    CarriedConstants other = carried;
+    (axis == &carried.latitudes ? other.latitudes : other.longitudes)[1] += 1;
+    CHECK(read_constants(here, series, other)[0].values.size() == 12);
+    CHECK_THROWS_WITH(read_constants(missing, series, other), gone + " does not exist");
+  }
 }

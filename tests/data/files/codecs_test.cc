@@ -193,6 +193,16 @@ TEST_CASE("codecs: several are undone from the last to the first") {
         "s/c.0 is compressed twice, by zlib and by gzip; isobar undoes one compressor");
 }
 
+TEST_CASE("codecs: a size before a block of lz4 that is not the chunk's is damage, whatever the block holds") {
+  if (!build_undoes(Kind::lz4)) return;
+  for (const auto& [kind, packed] : kPacked) {
+    if (kind != Kind::lz4) continue;
+    Bytes bytes = hex(packed);
+    bytes[0] ^= std::byte{1};
+    CHECK_THAT(refusal({{.kind = Kind::lz4}}, bytes, 200), ContainsSubstring("s/c.0 is damaged"));
+  }
+}
+
 TEST_CASE("codecs: a build without a library names it") {
   for (const Kind kind : {Kind::zstd, Kind::lz4, Kind::blosc}) {
     const std::string name = name_of(kind), message = refusal({{.kind = kind}}, {}, 0);

@@ -228,7 +228,8 @@ void register_import(CLI::App& data) {
       chosen.tokenizer = tokenizer->type();
       chosen.fingerprint = fingerprint_text(tokenizer->fingerprint());
     }
-    std::cout << token_prefix(chosen.output_prefix) << ": " << extent_of(import_tokens(chosen)) << '\n';
+    const TokenFacts facts = import_tokens(chosen);
+    std::cout << token_prefix(chosen.output_prefix) << ": " << extent_of(facts) << '\n';
   });
 }
 

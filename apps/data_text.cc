@@ -233,8 +233,8 @@ void register_import(CLI::App& data) {
   });
 }
 
-constexpr const char* kTokenizerFlags[] = {"--tokenizer-type", "--vocab-file", "--merge-file", "--tokenizer-model",
-                                           "--eod-token"};
+constexpr const char* kTokenizerFlags[] = {"--tokenizer-type", "--vocab-file,--vocab", "--merge-file",
+                                           "--tokenizer-model", "--eod-token"};
 
 }  // namespace
 
@@ -251,7 +251,8 @@ void add_tokenizer_flags(CLI::App& command, TokenizerOptions& options) {
 
 bool has_tokenizer_flags(const CLI::App& command) {
   bool found = false;
-  for (const char* flag : kTokenizerFlags) found = found || command.get_option(flag)->count() > 0;
+  for (const std::string flag : kTokenizerFlags)
+    found = found || command.get_option(flag.substr(0, flag.find(',')))->count() > 0;
   return found;
 }
 

@@ -109,7 +109,7 @@ Gpt2Tokenizer::Gpt2Tokenizer(const std::string& vocab_file, const std::string& m
 
 void Gpt2Tokenizer::encode(std::string_view utf8, std::vector<std::int32_t>& ids) const {
   check_utf8(utf8);
-  Pieces pieces(utf8);
+  TextPieces pieces(utf8);
   while (!pieces.at_end()) encode_piece(pieces.next(), ids);
 }
 

@@ -18,9 +18,9 @@
 namespace isobar {
 
 // Walks over the pieces of a text, which must be UTF-8 (first_invalid_byte).
-class Pieces {
+class TextPieces {
  public:
-  explicit Pieces(std::string_view text) : text_(text) {}
+  explicit TextPieces(std::string_view text) : text_(text) {}
 
   bool at_end() const { return at_ == text_.size(); }
   std::string_view next();  // not empty; call it unless at_end()

@@ -22,8 +22,8 @@ namespace {
 constexpr int kBlocksOfWorker = 4;  // read at once: workers wait for the slowest block
 
 // The texts of one raw document, by key; counts what was not UTF-8. Errors begin with file and line.
-std::vector<std::string> texts_of(const RawBlock& block, const RawDocument& document, const PreprocessOptions& options,
-                                  std::int64_t& replaced) {
+std::vector<std::string> texts_of_document(const RawBlock& block, const RawDocument& document,
+                                           const PreprocessOptions& options, std::int64_t& replaced) {
   std::string_view raw = block.of(document);
   std::string valid;
   if (const std::optional<std::size_t> bad = first_invalid_byte(raw)) {
@@ -69,7 +69,7 @@ class Encoder {
     EncodedBlock encoded{.keys = std::vector<EncodedKey>(options_.keys.size())};
     encoded.documents = static_cast<std::int64_t>(block.documents.size());
     for (const RawDocument& document : block.documents) {
-      const std::vector<std::string> texts = texts_of(block, document, options_, encoded.replaced);
+      const std::vector<std::string> texts = texts_of_document(block, document, options_, encoded.replaced);
       for (std::size_t k = 0; k < texts.size(); ++k) {
         for (const std::string& name : special_names_) encoded.special_texts += count_of(texts[k], name);
         add(texts[k], encoded.keys[k], concat(block.path, ", line ", document.line, ": "));
@@ -130,7 +130,8 @@ std::unique_ptr<Tokenizer> table_of_texts(const PreprocessOptions& options) {
     std::set<char32_t> characters;
     std::int64_t replaced = 0;
     for (const RawDocument& document : block.documents)
-      for (const std::string& text : texts_of(block, document, options, replaced)) add_characters(text, characters);
+      for (const std::string& text : texts_of_document(block, document, options, replaced))
+        add_characters(text, characters);
     return characters;
   };
   for_each_block(options, characters_of, [&](std::set<char32_t> characters) { all.merge(characters); });
@@ -147,7 +148,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const PreprocessOptions& options) {
   return tokenizer;
 }
 
-TokenFacts facts_of(const Tokenizer& tokenizer, const PreprocessOptions& options) {
+TokenFacts facts_of_tokenizer(const Tokenizer& tokenizer, const PreprocessOptions& options) {
   return {.tokenizer = tokenizer.type(),
           .fingerprint = fingerprint_text(tokenizer.fingerprint()),
           .vocabulary = tokenizer.size(),
@@ -164,7 +165,7 @@ struct KeyOutput {
   KeyOutput(std::string name, const Tokenizer& tokenizer, const PreprocessOptions& options)
       : prefix(std::move(name)),
         writer(prefix, token_type_for(tokenizer.size()), options.existing),
-        facts(facts_of(tokenizer, options)) {}
+        facts(facts_of_tokenizer(tokenizer, options)) {}
 
   void add(const EncodedKey& encoded) {
     std::span<const std::int32_t> ids = encoded.ids;
@@ -202,7 +203,7 @@ class ProgressLines {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-void check_options(const PreprocessOptions& options) {
+void check_preprocessing(const PreprocessOptions& options) {
   ISOBAR_CHECK(!options.input.paths.empty(), "--input names no file");
   ISOBAR_CHECK(!options.output_prefix.empty(), "--output-prefix is empty");
   ISOBAR_CHECK(!options.keys.empty(), "--json-keys names no key");
@@ -218,7 +219,7 @@ void check_options(const PreprocessOptions& options) {
 }  // namespace
 
 PreprocessReport preprocess(const PreprocessOptions& options, const std::function<void(const std::string&)>& say) {
-  check_options(options);
+  check_preprocessing(options);
   std::vector<std::string> prefixes;
   for (const std::string& key : options.keys) {
     prefixes.push_back(options.output_prefix + "_" + key + "_document");

@@ -13,8 +13,8 @@
 namespace isobar {
 namespace {
 
-constexpr std::string_view kMagic("MMIDIDX\0\0", 9), kOldMagic("TNTIDX\0\0", 8);
-constexpr std::size_t kPiece = 1 << 16;  // numbers read at once
+constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9), kOldIndexMagic("TNTIDX\0\0", 8);
+constexpr std::size_t kNumbersAtOnce = 1 << 16;  // numbers read at once
 
 template <class T>
 T number_at(std::span<const std::byte> bytes, std::size_t offset) {
@@ -27,10 +27,10 @@ T number_at(std::span<const std::byte> bytes, std::size_t offset) {
 template <class T>
 void for_each_piece(const FileReader& file, std::uint64_t offset, std::int64_t count,
                     const std::function<void(std::int64_t first, std::span<const T>)>& take) {
-  std::vector<T> piece(static_cast<std::size_t>(std::min<std::int64_t>(count, kPiece)));
-  for (std::int64_t first = 0; first < count; first += static_cast<std::int64_t>(kPiece)) {
+  std::vector<T> piece(static_cast<std::size_t>(std::min<std::int64_t>(count, kNumbersAtOnce)));
+  for (std::int64_t first = 0; first < count; first += static_cast<std::int64_t>(kNumbersAtOnce)) {
     const auto numbers =
-        std::span(piece).first(static_cast<std::size_t>(std::min<std::int64_t>(count - first, kPiece)));
+        std::span(piece).first(static_cast<std::size_t>(std::min<std::int64_t>(count - first, kNumbersAtOnce)));
     file.read(offset + static_cast<std::uint64_t>(first) * sizeof(T), std::as_writable_bytes(numbers));
     take(first, numbers);
   }
@@ -58,9 +58,10 @@ void TokenFile::read_header() {
   const std::size_t held = index_.read_up_to_end(0, header);
   const std::string_view text(reinterpret_cast<const char*>(header.data()), held);
   ISOBAR_CHECK(
-      !text.starts_with(kOldMagic), file,
+      !text.starts_with(kOldIndexMagic), file,
       " is of an older format, which Megatron writes with --data-impl lazy or cached: make it again with mmap");
-  ISOBAR_CHECK(text.starts_with(kMagic), file, " is not the index of a token file: it does not begin with MMIDIDX");
+  ISOBAR_CHECK(text.starts_with(kIndexMagic), file,
+               " is not the index of a token file: it does not begin with MMIDIDX");
   ISOBAR_CHECK(held == header.size(), file, " is truncated: it ends within its header");
   const auto version = number_at<std::uint64_t>(header, 9);
   ISOBAR_CHECK(version == 1, file, " has version ", version, "; expected 1");

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kPendingBytes = 1 << 20;
 
-std::filesystem::path folder_of(const std::string& prefix) {
+std::filesystem::path folder_of_prefix(const std::string& prefix) {
   const std::filesystem::path folder = std::filesystem::path(prefix).parent_path();
   return folder.empty() ? "." : folder;
 }
@@ -50,8 +50,8 @@ TokenWriter::TokenWriter(const std::string& prefix, TokenType type, ExistingFile
       type_(type),
       tokens_file_(prefix + ".bin"),
       index_file_(prefix + ".idx"),
-      lengths_(folder_of(prefix)),
-      begins_(folder_of(prefix)) {
+      lengths_(folder_of_prefix(prefix)),
+      begins_(folder_of_prefix(prefix)) {
   begins_.append(0);
 }
 
@@ -125,7 +125,7 @@ void TokenWriter::finish(TokenFacts facts) {
   facts.documents = begins_.count() - 1;
   facts.tokens = tokens_;
   // An index of other tokens must not stand beside the new ones.
-  if (std::filesystem::remove(prefix_ + ".idx")) flush_to_disk(folder_of(prefix_));
+  if (std::filesystem::remove(prefix_ + ".idx")) flush_to_disk(folder_of_prefix(prefix_));
   tokens_file_.commit();
   write_token_facts(prefix_, facts);
   index_file_.commit();

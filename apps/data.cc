@@ -1,4 +1,4 @@
-// isobar data: makes synthetic data, computes statistics, converts and describes data.
+// isobar data: makes synthetic data, computes statistics, converts and describes data. Text is in apps/data_text.cc.
 #include <array>
 #include <charconv>
 #include <cstdint>
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/text_flags.h"
 #include "data/fields/convert.h"
 #include "data/fields/describe.h"
 #include "data/fields/field_series.h"
@@ -18,6 +19,7 @@
 #include "data/files/hdf5.h"
 #include "data/synthetic/nbody_box.h"
 #include "data/synthetic/synth.h"
+#include "data/text/token_tools.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -171,13 +173,27 @@ void register_convert(CLI::App& data) {
 void register_data_info(CLI::App& data) {
   struct Settings {
     std::string path;
+    std::int64_t show = 0;
+    TokenizerOptions tokenizer;
     bool check = false;
   };
   auto settings = std::make_shared<Settings>();
   CLI::App* info = data.add_subcommand("info", "Say what is in a folder or file, and whether it fits together");
-  info->add_option("PATH", settings->path, "a data set's folder, or a file")->required();
-  info->add_flag("--check", settings->check, "read every value of the fields, and refuse holes (NaN, fill values)");
-  info->callback([settings] {
+  info->add_option("PATH", settings->path, "a data set's folder, a file, or the prefix of a token file")->required();
+  CLI::Option* check =
+      info->add_flag("--check", settings->check, "read every value of the fields, and refuse holes (NaN, fill values)");
+  CLI::Option* show = info->add_option("--show", settings->show, "I: of a token file, print sequence I");
+  add_tokenizer_flags(*info, settings->tokenizer);
+  info->callback([settings, info, check, show] {
+    if (is_token_file(settings->path)) {
+      ISOBAR_CHECK(check->count() == 0, "--check is for fields, and ", settings->path, " is a token file");
+      const auto tokenizer = has_tokenizer_flags(*info) ? open_tokenizer(settings->tokenizer) : nullptr;
+      const auto shown = show->count() > 0 ? std::optional(settings->show) : std::nullopt;
+      std::cout << describe_tokens(settings->path, shown, tokenizer.get());
+      return;
+    }
+    ISOBAR_CHECK(show->count() == 0 && !has_tokenizer_flags(*info), settings->path, " is no token file: there is no ",
+                 settings->path, ".idx");
     std::cout << describe_data(settings->path, settings->check);
     if (!settings->check) std::cout << "not read: the values of the fields; --check reads them all, and finds holes\n";
   });
@@ -194,12 +210,14 @@ void register_trial(CLI::App& data) {
 }  // namespace
 
 void register_data(CLI::App& app) {
-  CLI::App* data = app.add_subcommand("data", "Make synthetic data, compute statistics, convert and look at data");
+  CLI::App* data = app.add_subcommand(
+      "data", "Make synthetic data, compute statistics, convert and look at data, make tokens of text");
   data->require_subcommand(1);
   register_synth(*data);
   register_stats(*data);
   register_convert(*data);
   register_data_info(*data);
+  register_text_commands(*data);
   register_trial(*data);
 }
 

@@ -157,4 +157,16 @@ void write_npy(const std::string& path, std::span<const std::int64_t> shape, std
   write(path, shape, "|u1", std::as_bytes(values));
 }
 
+void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const std::int32_t> values) {
+  write(path, shape, "<i4", std::as_bytes(values));
+}
+
+void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const std::uint32_t> values) {
+  write(path, shape, "<u4", std::as_bytes(values));
+}
+
+void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const std::int64_t> values) {
+  write(path, shape, "<i8", std::as_bytes(values));
+}
+
 }  // namespace isobar

@@ -1,4 +1,4 @@
-// NumPy's .npy files: fp32, fp64 or bytes, C order.
+// NumPy's .npy files, C order: fp32, fp64 and bytes are read and written, integers of 32 and 64 bits are written.
 //
 // Reads format versions 1 to 3, writes version 1. Every error names the file.
 #pragma once
@@ -40,6 +40,9 @@ class NpyFile {
 void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const float> values);
 void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const double> values);
 void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const std::uint8_t> values);
+void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const std::int32_t> values);
+void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const std::uint32_t> values);
+void write_npy(const std::string& path, std::span<const std::int64_t> shape, std::span<const std::int64_t> values);
 
 // "(1, 20, 1, 1)", as NumPy prints a shape.
 std::string shape_text(std::span<const std::int64_t> shape);

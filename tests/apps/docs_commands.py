@@ -80,6 +80,7 @@ def make_folder(folder, options):
         for config, (whole, values) in SHORT.items():
             values = {"extends": f"{ROOT / 'configs'}/{whole}", **values}
             (folder / "short" / f"{config}.json").write_text(json.dumps(values))
+    make_texts(folder)
     (folder / "MNIST").mkdir()
     for name in ("train", "t10k"):
         pixels = bytes(range(256)) * (IMAGES * 28 * 28 // 256) + bytes(IMAGES * 28 * 28 % 256)
@@ -91,6 +92,16 @@ def make_folder(folder, options):
     if options.all:
         (folder / "make_netcdf.py").write_text(NETCDF)
         run(f"{sys.executable} make_netcdf.py", folder)
+
+
+def make_texts(folder):
+    """What docs/language.md makes tokens of, and the files of a small tokenizer."""
+    speeches = ["The sea was calm.", "The boat didn't move.", "The wind came.", "It rose.", "Nobody spoke."] * 4
+    (folder / "mine.txt").write_text("\n\n".join(speeches) + "\n")
+    (folder / "mine.jsonl").write_text("".join(json.dumps({"text": speech}) + "\n" for speech in speeches))
+    tokenizer = json.loads((ROOT / "tests" / "golden" / "tokens.json").read_text())
+    (folder / "vocab.json").write_text(json.dumps(tokenizer["vocab"]))
+    (folder / "merges.txt").write_text("\n".join(tokenizer["merges"]) + "\n")
 
 
 def run(command, folder):

@@ -1,0 +1,147 @@
+#include "data/text/text_data.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "data/text/blend.h"
+#include "data/text/mock_documents.h"
+#include "data/text/token_facts.h"
+#include "data/text/token_file.h"
+#include "kernels/common/check.h"
+#include "kernels/common/comma_list.h"
+
+namespace isobar {
+namespace {
+
+constexpr std::array<const char*, 3> kSetNames{"train", "valid", "test"};
+
+// The documents of one set: all of a file, or its share.
+struct DocumentRange {
+  std::shared_ptr<const TokenDocuments> documents;
+  std::int64_t first = 0, last = 0;
+};
+
+class Opener {
+ public:
+  explicit Opener(const TextDataOptions& options) : options_(options) {}
+
+  TextData open() {
+    check_options();
+    for (std::size_t set = 0; set < kSetNames.size(); ++set)
+      if (options_.samples[set] > 0) data_.sets[set] = open_set(set);
+    return std::move(data_);
+  }
+
+ private:
+  void check_options() const {
+    const bool has_sets = std::ranges::any_of(options_.paths, [](const auto& paths) { return !paths.empty(); });
+    const int ways = (options_.data_path.empty() ? 0 : 1) + (has_sets ? 1 : 0) + (options_.is_mock ? 1 : 0);
+    ISOBAR_CHECK(ways == 1, "text needs one of: data_path, paths of each set, mock data; ", ways, " are given");
+    for (const std::int64_t samples : options_.samples) ISOBAR_CHECK(samples >= 0, samples, " samples are asked for");
+  }
+
+  std::shared_ptr<const TokenDocuments> open_file(const std::string& path) {
+    for (const auto& [prefix, file] : files_)
+      if (prefix == token_prefix(path)) return file;
+    auto file = std::make_shared<TokenFile>(path, options_.vocabulary);
+    check_tokenizer(*file);
+    files_.emplace_back(file->name(), file);
+    return file;
+  }
+
+  void check_tokenizer(const TokenFile& file) {
+    if (options_.fingerprint.empty()) return;
+    const TokenFacts facts = read_token_facts(file.name()).value_or(TokenFacts{});
+    if (facts.fingerprint.empty()) {
+      data_.notes.push_back(file.name() + " does not tell its tokenizer: it is taken for the run's");
+      return;
+    }
+    ISOBAR_CHECK(facts.fingerprint == options_.fingerprint, file.name(), " was made by another tokenizer: its ",
+                 facts.tokenizer, ' ', facts.fingerprint, ", the run's ", options_.fingerprint);
+  }
+
+  // What a set has of a file. Error if it is nothing.
+  DocumentRange range_of(std::shared_ptr<const TokenDocuments> documents, const std::string& split, std::size_t set) {
+    const auto total = std::ssize(documents->lengths());
+    const std::vector<std::int64_t> bounds = split_documents(split, total, options_.rule);
+    ISOBAR_CHECK(bounds[set] < bounds[set + 1], documents->name(), ": ", kSetNames[set], " has no documents, but ",
+                 options_.samples[set], " samples are taken of it: of ", total, " documents, split ", split, " gives ",
+                 bounds[1], " to train, ", bounds[2] - bounds[1], " to valid and ", bounds[3] - bounds[2], " to test");
+    return {.documents = std::move(documents), .first = bounds[set], .last = bounds[set + 1]};
+  }
+
+  std::unique_ptr<Dataset> samples_of(const DocumentRange& range, std::int64_t samples) const {
+    return std::make_unique<TokenSamples>(range.documents,
+                                          TokenSamplesOptions{.first = range.first,
+                                                              .last = range.last,
+                                                              .seq_length = options_.seq_length,
+                                                              .samples = samples,
+                                                              .seed = options_.seed,
+                                                              .reset_position_ids = options_.reset_position_ids,
+                                                              .reset_attention_mask = options_.reset_attention_mask,
+                                                              .eod_mask_loss = options_.eod_mask_loss,
+                                                              .eod = options_.eod});
+  }
+
+  std::unique_ptr<Dataset> open_set(std::size_t set) {
+    const std::int64_t samples = options_.samples[set];
+    if (options_.is_mock) {
+      if (!mock_) mock_ = std::make_shared<MockDocuments>(static_cast<std::int32_t>(options_.eod), options_.vocabulary);
+      return samples_of(range_of(mock_, "1,1,1", set), samples);
+    }
+    const bool is_split = !options_.data_path.empty();
+    const std::vector<std::string>& words = is_split ? options_.data_path : options_.paths[set];
+    ISOBAR_CHECK(!words.empty(), kSetNames[set], " has no data, but ", samples, " samples are taken of it");
+    // The whole of a file is a split with one share.
+    static constexpr std::array<const char*, 3> kWhole{"1,0,0", "0,1,0", "0,0,1"};
+    const std::string split = is_split ? options_.split : kWhole[set];
+    const Blend blend = parse_blend(words);
+    std::vector<DocumentRange> ranges;
+    for (const std::string& path : blend.paths) ranges.push_back(range_of(open_file(path), split, set));
+    // Megatron blends a single path with a weight too, which only changes its number of samples.
+    if (ranges.size() == 1 && blend.weights.empty()) return samples_of(ranges[0], samples);
+    return blend.weights.empty() ? blended_by_size(ranges, samples, set) : blended(ranges, blend.weights, samples);
+  }
+
+  std::unique_ptr<Dataset> blended(const std::vector<DocumentRange>& ranges, const std::vector<double>& weights,
+                                   std::int64_t samples) const {
+    std::vector<std::unique_ptr<Dataset>> parts;
+    for (std::size_t i = 0; i < ranges.size(); ++i)
+      parts.push_back(samples_of(ranges[i], samples_of_part(samples, weights[i], options_.rule == SplitRule::core)));
+    return std::make_unique<BlendedSamples>(std::move(parts), weights, samples);
+  }
+
+  // Without weights: an epoch of each, in proportion to their samples.
+  std::unique_ptr<Dataset> blended_by_size(const std::vector<DocumentRange>& ranges, std::int64_t samples,
+                                           std::size_t set) const {
+    constexpr std::int64_t kOneEpoch = 0;
+    std::vector<std::unique_ptr<Dataset>> parts;
+    std::vector<double> weights;
+    std::int64_t total = 0;
+    for (const DocumentRange& range : ranges) {
+      parts.push_back(samples_of(range, kOneEpoch));
+      weights.push_back(static_cast<double>(parts.back()->samples()));
+      total += parts.back()->samples();
+    }
+    ISOBAR_CHECK(samples <= total, kSetNames[set], ": ", samples, " samples are taken of a blend without weights of ",
+                 comma_list(parts, [](const auto& part) { return part->name(); }), ", which has only ", total,
+                 " in one epoch; give weights");
+    for (double& weight : weights) weight /= static_cast<double>(total);
+    return std::make_unique<BlendedSamples>(std::move(parts), weights, samples);
+  }
+
+  const TextDataOptions& options_;
+  TextData data_;
+  std::shared_ptr<const MockDocuments> mock_;
+  std::vector<std::pair<std::string, std::shared_ptr<const TokenDocuments>>> files_;
+};
+
+}  // namespace
+
+TextData open_text_data(const TextDataOptions& options) {
+  return Opener(options).open();
+}
+
+}  // namespace isobar

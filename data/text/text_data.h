@@ -1,0 +1,44 @@
+// The three sets of a run on text: from token files, from a blend of them, or made up.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "data/text/sample_index.h"
+#include "data/text/token_samples.h"
+
+namespace isobar {
+
+// What --data-path and the options beside it say. Either data_path with split, or a list for each set, or mock data.
+struct TextDataOptions {
+  std::vector<std::string> data_path = {};  // prefixes, or a weight before each (data/text/blend.h)
+  std::string split = "969,30,1";
+  SplitRule rule = SplitRule::legacy;
+  std::array<std::vector<std::string>, 3> paths = {};  // of train, valid, test: instead of data_path
+  bool is_mock = false;
+
+  std::int64_t seq_length = 0;
+  std::array<std::int64_t, 3> samples = {};  // of train, valid, test that the run takes; 0: the set is not opened
+  std::uint32_t seed = 1234;
+  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
+  // Of the tokenizer, if there is one; the files must be made by it. eod -1: none.
+  std::int64_t vocabulary = std::int64_t{1} << 31;
+  std::int64_t eod = -1;
+  std::string fingerprint = {};
+};
+
+// One of the three sets, of exactly the samples that are asked for. Null if none are.
+struct TextData {
+  std::array<std::unique_ptr<Dataset>, 3> sets;  // by DataSplit
+  std::vector<std::string> notes;                // lines for the log
+};
+
+// Error with the numbers for a set without documents from which samples are wanted, for a blend that is too small, and
+// for files of another tokenizer.
+TextData open_text_data(const TextDataOptions& options);
+
+}  // namespace isobar

@@ -1,0 +1,169 @@
+// The commands of `isobar data` for text: what a user sees, and a kill at any moment.
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <random>
+#include <set>
+
+#include "engine/files/reader.h"
+#include "tests/data/text/small_tokenizer.h"
+#include "tests/harness/isobar_command.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+using testing::ContainsSubstring, testing::isobar_command, testing::Outcome;
+namespace fs = std::filesystem;
+
+namespace {
+
+class TextCommands {
+ public:
+  Outcome run(const std::string& arguments, const std::function<void(pid_t)>& meanwhile = {}) const {
+    return isobar_command(output_.path(), "data " + arguments, meanwhile);
+  }
+  std::string done(const std::string& arguments) const {
+    const Outcome outcome = run(arguments);
+    INFO(arguments);
+    CHECK(outcome.err.empty());
+    CHECK(outcome.status == 0);
+    return outcome.out;
+  }
+  // The one line of an error.
+  std::string refused(const std::string& arguments) const {
+    const Outcome outcome = run(arguments);
+    INFO(arguments);
+    CHECK(outcome.status == 1);
+    CHECK(outcome.out.empty());
+    CHECK(std::ranges::count(outcome.err, '\n') == 1);
+    return outcome.err;
+  }
+  std::string at(const std::string& name) const { return folder / name; }
+
+  testing::TemporaryFolder folder;
+  testing::SmallTokenizerFiles files;
+
+ private:
+  testing::TemporaryFolder output_;
+};
+
+}  // namespace
+
+TEST_CASE("text commands: from a text to a token file and back") {
+  const TextCommands commands;
+  testing::write_text(commands.at("in.jsonl"),
+                      "{\"text\": \"The sea was calm.\"}\n{\"text\": \"\"}\n{\"text\": \"a<|endoftext|>\"}\n");
+  const std::string made =
+      commands.done("preprocess --input " + commands.at("in.jsonl") + " --output-prefix " + commands.at("p") +
+                    " --append-eod --partitions 2 --workers 2 " + commands.files.flags());
+  CHECK_THAT(made, ContainsSubstring("--partitions has no effect"));
+  CHECK_THAT(made, ContainsSubstring("p_text_document: 2 documents, "));
+  CHECK_THAT(made, ContainsSubstring("left out: 1 empty documents"));
+  CHECK_THAT(made, ContainsSubstring("texts that look like special tokens, and stayed text: 1"));
+  const std::string prefix = commands.at("p_text_document");
+  CHECK_THAT(commands.done("info " + prefix + ".bin --show 0 " + commands.files.flags()),
+             ContainsSubstring("\nThe sea was calm.<|endoftext|>\n"));
+  CHECK_THAT(commands.done("info " + prefix), ContainsSubstring("2 documents, 2 sequences, "));
+  CHECK_THAT(commands.refused("info " + prefix + " --show 2"), ContainsSubstring("--show 2: sequences are 0 to 1"));
+  CHECK_THAT(commands.refused("info " + prefix + " --check"), ContainsSubstring("--check is for fields"));
+  CHECK_THAT(commands.refused("info " + prefix + " --tokenizer-type bytes"),
+             ContainsSubstring("was made by tokenizer gpt2_bpe "));
+  CHECK_THAT(commands.refused("info " + commands.at("in.jsonl") + " --show 2"), ContainsSubstring("is no token file"));
+
+  const std::string merged = commands.done("merge " + prefix + " " + prefix + " --output-prefix " + commands.at("m"));
+  CHECK_THAT(merged, ContainsSubstring("m: 4 documents, "));
+  CHECK_THAT(commands.refused("merge " + prefix + " --output-prefix " + commands.at("m")),
+             ContainsSubstring("m.idx exists; --overwrite replaces it"));
+  const std::string index = commands.done("index " + commands.at("m") +
+                                          " --seq-length 4 --samples 3,0,0 --split 1 --out " + commands.at("arrays"));
+  CHECK_THAT(index, ContainsSubstring("train: 4 documents, "));
+  for (const char* kind : {"doc", "sample", "shuffle"})
+    CHECK(fs::exists(commands.at("arrays/m_train_indexmap_3ns_4sl_1234s_" + std::string(kind) + "_idx.npy")));
+  CHECK(read_file(commands.at("arrays/m_train_indexmap_3ns_4sl_1234s_shuffle_idx.npy")).substr(10, 20) ==
+        "{'descr': '<u4', 'fo");
+  CHECK_THAT(commands.refused("index " + commands.at("m") + " --seq-length 4 --samples 3,1 --out x"),
+             ContainsSubstring("--samples needs three numbers"));
+  CHECK_THAT(commands.refused("index " + commands.at("m") + " --seq-length 4 --samples 1,1,1 --split 1 --out " +
+                              commands.at("arrays")),
+             ContainsSubstring("m, valid: documents 4 to 4 of 4 are no documents"));
+}
+
+TEST_CASE("text commands: tokens of a text, and the text of tokens") {
+  const TextCommands commands;
+  const std::string flags = commands.files.flags();
+  const std::string ids = commands.done("tokens --text 'It didn'\\''t move.' " + flags);
+  CHECK(commands.done("tokens --decode --text '" + ids.substr(0, ids.size() - 1) + "' " + flags) ==
+        "It didn't move.\n");
+  testing::write_text(commands.at("t"), "abc");
+  CHECK(commands.done("tokens --tokenizer-type bytes " + commands.at("t")) == "97 98 99\n");
+  CHECK_THAT(commands.done("tokens --tokenizer-type bytes --speed " + commands.at("t")),
+             ContainsSubstring("3 tokens, 3 bytes; "));
+  testing::write_text(commands.at("t"), "ab\xff");
+  CHECK(commands.refused("tokens --tokenizer-type bytes " + commands.at("t")) ==
+        "isobar: " + commands.at("t") + ": byte 3 is not UTF-8\n");
+  CHECK_THAT(commands.refused("tokens --tokenizer-type bytes"),
+             ContainsSubstring("data tokens needs a file, or --text"));
+  CHECK_THAT(commands.refused("tokens --tokenizer-type bytes --decode --text '1 x'"),
+             ContainsSubstring("--text: x is no token id"));
+  CHECK_THAT(commands.refused("tokens --tokenizer-type bytes --decode --text '1 300'"),
+             ContainsSubstring("token 300 is outside the vocabulary of 258 tokens"));
+  CHECK_THAT(commands.refused("tokens --text a"), ContainsSubstring("tokenizer gpt2_bpe needs --vocab-file"));
+}
+
+TEST_CASE("text commands: flags of Megatron that mean something else here are refused by name") {
+  const TextCommands commands;
+  testing::write_text(commands.at("in"), "{\"text\": \"a\"}\n");
+  const std::string common =
+      "preprocess --tokenizer-type bytes --input " + commands.at("in") + " --output-prefix " + commands.at("p");
+  CHECK_THAT(commands.refused(common + " --split-sentences"), ContainsSubstring("--split-sentences is for BERT"));
+  CHECK_THAT(commands.refused(common + " --dataset-impl lazy"),
+             ContainsSubstring("--dataset-impl lazy is an older format"));
+  CHECK_THAT(commands.refused(common + " --separator x"),
+             ContainsSubstring("--separator is for plain text: add --text"));
+  CHECK_THAT(commands.done(common + " --dataset_impl mmap"),
+             ContainsSubstring("p_text_document: 1 documents, 1 tokens"));
+}
+
+TEST_CASE("text commands: nanoGPT's tokens are imported") {
+  const TextCommands commands;
+  const std::uint16_t tokens[] = {5, 50256, 7, 8, 50256};
+  testing::write_text(commands.at("train.bin"), std::string(reinterpret_cast<const char*>(tokens), sizeof tokens));
+  CHECK_THAT(commands.done("import " + commands.at("train.bin") + " --output-prefix " + commands.at("n")),
+             ContainsSubstring("n: 2 documents, 5 tokens"));
+  CHECK_THAT(commands.done("info " + commands.at("n")), ContainsSubstring("tokenizer: unknown, 50257 tokens"));
+  CHECK_THAT(commands.refused("import " + commands.at("train.bin") + " --output-prefix " + commands.at("b") +
+                              " --tokenizer-type bytes"),
+             ContainsSubstring("train.bin: token 50256 at place 1 is outside the vocabulary of 258"));
+  CHECK_THAT(commands.refused("import " + commands.at("train.bin") + " --output-prefix " + commands.at("b") +
+                              " --tokenizer-type bytes --eod 3"),
+             ContainsSubstring("--vocabulary and --eod are those of the tokenizer"));
+}
+
+TEST_CASE("text commands: preprocess killed at random moments leaves no token file, and its leftovers go") {
+  const TextCommands commands;
+  std::string line = "{\"text\": \"", lines;
+  for (int i = 0; i < 2000; ++i) line += "the wind came " + std::to_string(i) + " ";
+  line += "\"}\n";
+  for (int i = 0; i < 60; ++i) lines += line;
+  testing::write_text(commands.at("in"), lines);
+  const std::string command = "preprocess --append-eod --input " + commands.at("in") + " --output-prefix " +
+                              commands.at("p") + " " + commands.files.flags();
+  const std::string prefix = commands.at("p_text_document");
+  std::minstd_rand random(7);
+  for (int turn = 0; turn < 8; ++turn) {
+    const Outcome outcome = commands.run(command, [&](pid_t child) {
+      ::usleep(static_cast<useconds_t>(random() % 60000));
+      ::kill(child, SIGKILL);
+    });
+    if (outcome.status == 0) {
+      for (const char* suffix : {".bin", ".idx", ".json"}) fs::remove(prefix + suffix);
+      continue;
+    }
+    CHECK(outcome.status == -SIGKILL);
+    CHECK_FALSE(fs::exists(prefix + ".idx"));
+  }
+  commands.done(command);
+  std::set<std::string> left;
+  for (const auto& entry : fs::directory_iterator(commands.folder.path())) left.insert(entry.path().filename());
+  CHECK(left == std::set<std::string>{"in", "p_text_document.bin", "p_text_document.idx", "p_text_document.json"});
+}

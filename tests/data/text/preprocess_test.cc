@@ -1,0 +1,296 @@
+// Texts into token files: what is read, what is left out, what is refused with its line, whatever the workers.
+#include "data/text/preprocess.h"
+
+#include <filesystem>
+#include <random>
+
+#include "data/text/json_text.h"
+#include "data/text/token_file.h"
+#include "engine/files/reader.h"
+#include "kernels/common/check.h"
+#include "tests/data/files/idx_files.h"
+#include "tests/data/text/small_tokenizer.h"
+#include "tests/harness/file_size_limit.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+using testing::ContainsSubstring, testing::gzipped;
+namespace fs = std::filesystem;
+
+namespace {
+
+class Corpus {
+ public:
+  Corpus() { options.tokenizer.type = "bytes"; }
+
+  std::string input(const std::string& contents, const std::string& name = "in.jsonl") {
+    testing::write_text(folder / name, contents);
+    options.input.paths = {folder / name};
+    options.output_prefix = folder / "out";
+    return folder / name;
+  }
+  std::string output(const std::string& key = "text") const { return folder / ("out_" + key + "_document"); }
+  PreprocessReport run() {
+    options.existing = ExistingFile::replaced;
+    return preprocess(options, [&](const std::string& line) { said.push_back(line); });
+  }
+  // The documents as text, an eod as "|".
+  std::vector<std::string> documents(const std::string& key = "text") {
+    const TokenFile file(output(key));
+    std::vector<std::string> texts;
+    for (std::int64_t s = 0; s < file.sequences(); ++s) {
+      std::vector<std::int32_t> ids(static_cast<std::size_t>(file.lengths()[static_cast<std::size_t>(s)]));
+      file.read(s, 0, ids);
+      texts.emplace_back();
+      for (const std::int32_t id : ids) texts.back() += id == 256 ? '|' : static_cast<char>(id);
+    }
+    return texts;
+  }
+  std::vector<std::string> run_plain(const std::string& contents, std::optional<std::string> separator) {
+    input(contents, "in.txt");
+    options.input.format = TextFormat::plain;
+    options.input.separator = std::move(separator);
+    run();
+    return documents();
+  }
+  void refused(const std::string& contents, const std::string& why) {
+    const std::string path = input(contents);
+    CHECK_THROWS_WITH(run(), ContainsSubstring(path + why));
+    CHECK_FALSE(fs::exists(output() + ".idx"));
+    CHECK_FALSE(fs::exists(output() + ".bin"));
+  }
+
+  testing::TemporaryFolder folder;
+  PreprocessOptions options;
+  std::vector<std::string> said;
+};
+
+using Texts = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("preprocess: the texts of JSON lines, in their order, with an end each") {
+  Corpus corpus;
+  corpus.input(
+      "{\"text\": \"one\", \"id\": 1}\n\n  {\"meta\": {\"text\": \"not this\", \"a\": [1, {}]}, \"text\": "
+      "\"tw\\u00f6\\n\"}\r\n"
+      "{\"text\": \"\"}\n{\"text\": \"\\ud83d\\ude00\"}");
+  const PreprocessReport report = corpus.run();
+  CHECK(corpus.documents() == Texts{"one", "twö\n", "\U0001f600"});
+  REQUIRE(report.files.size() == 1);
+  CHECK(report.files[0].prefix == corpus.output());
+  const TokenFacts& facts = report.files[0].facts;
+  CHECK(facts.documents == 3);
+  CHECK(facts.tokens == 12);
+  CHECK(facts.text_bytes == 12);
+  CHECK(facts.empty_documents == 1);
+  CHECK(facts.tokenizer == "bytes");
+  CHECK(facts.vocabulary == 258);
+  CHECK_FALSE(facts.has_eod);
+  corpus.options.append_eod = true;
+  CHECK(corpus.run().files[0].facts.has_eod);
+  CHECK(corpus.documents() == Texts{"one|", "twö\n|", "\U0001f600|"});
+  CHECK(TokenFile(corpus.output()).type() == TokenType::u16);
+}
+
+TEST_CASE("preprocess: several keys make a token file each, several inputs one") {
+  Corpus corpus;
+  corpus.input("{\"a\": \"x\", \"b\": \"yy\"}\n{\"b\": \"\", \"a\": \"z\"}\n");
+  testing::write_text(corpus.folder / "more.gz",
+                      gzipped("{\"a\": \"u\", \"b\": \"v\"}\n") + gzipped("{\"a\": \"w\", \"b\": \"w\"}"));
+  corpus.options.input.paths.push_back(corpus.folder / "more.gz");
+  corpus.options.keys = {"b", "a"};
+  const PreprocessReport report = corpus.run();
+  CHECK(corpus.documents("a") == Texts{"x", "z", "u", "w"});
+  CHECK(corpus.documents("b") == Texts{"yy", "v", "w"});
+  CHECK(report.files[0].prefix == corpus.output("b"));
+  CHECK(report.files[0].facts.empty_documents == 1);
+}
+
+TEST_CASE("preprocess: plain text is cut as Python's split does") {
+  Corpus corpus;
+  CHECK(corpus.run_plain("a\n\nb\n", std::nullopt) == Texts{"a\n\nb\n"});
+  CHECK(corpus.run_plain("a\n\nb\n", "") == Texts{"a", "b\n"});
+  CHECK(corpus.run_plain("a\nb\n\n\nc", "") == Texts{"a\nb", "\nc"});
+  CHECK(corpus.run_plain("\n\nb\n\n", "") == Texts{"b"});
+  CHECK(corpus.run_plain("a\n--\nb\n---\n--\n", "--") == Texts{"a", "b\n---"});
+  CHECK(corpus.run_plain("", "").empty());
+  CHECK(corpus.run_plain(gzipped("a\n\nb"), "") == Texts{"a", "b"});
+}
+
+TEST_CASE("preprocess: the files do not depend on the number of workers") {
+  Corpus corpus;
+  std::mt19937 random(3);
+  std::string lines;
+  for (int i = 0; i < 3000; ++i) {
+    std::string text(random() % 3000, 'a');
+    for (char& c : text) c = static_cast<char>('a' + random() % 20);
+    lines += "{\"text\": \"" + text + "\"}\n";
+  }
+  corpus.input(lines);
+  const testing::SmallTokenizerFiles files;
+  corpus.options.tokenizer = {.vocab_file = files.vocab(), .merge_file = files.merges()};
+  corpus.options.append_eod = true;
+  corpus.options.log_interval = 1000;
+  std::string bin, idx;
+  for (const int workers : {1, 2, 7}) {
+    corpus.options.workers = workers;
+    corpus.run();
+    if (bin.empty()) {
+      bin = read_file(corpus.output() + ".bin");
+      idx = read_file(corpus.output() + ".idx");
+    }
+    CHECK(read_file(corpus.output() + ".bin") == bin);
+    CHECK(read_file(corpus.output() + ".idx") == idx);
+  }
+  CHECK(corpus.said.size() >= 3);
+  CHECK_THAT(corpus.said.back(), testing::Matches("3000 documents, .* MB of text, .* MB/s"));
+}
+
+TEST_CASE("preprocess: bad lines are refused by file and line, and leave nothing") {
+  Corpus corpus;
+  const std::string good = "{\"text\": \"a\"}\n";
+  corpus.refused(good + "{\"text\": \"a\"\n", ", line 2: is not valid JSON at column ");
+  corpus.refused(good + "\n{'text': 1}\n", ", line 3: is not valid JSON at column 2");
+  corpus.refused(good + "{\"text\": \"a\"} x\n", ", line 2: is not valid JSON at column 15");
+  corpus.refused("[1]\n", ", line 1: is a list, not an object");
+  corpus.refused("\"text\"\n", ", line 1: is a text, not an object");
+  corpus.refused("3\n", ", line 1: is a number, not an object");
+  corpus.refused("{\"txt\": \"a\", \"id\": 3}\n",
+                 ", line 1: key \"text\" is missing; keys that exist: \"txt\", \"id\"");
+  corpus.refused("{}\n", ", line 1: key \"text\" is missing; keys that exist: none");
+  corpus.refused("{\"text\": null}\n", ", line 1: key \"text\" is null, no text");
+  corpus.refused("{\"text\": 3.5}\n", ", line 1: key \"text\" is a number, no text");
+  corpus.refused("{\"text\": true}\n", ", line 1: key \"text\" is true or false, no text");
+  corpus.refused("{\"text\": [\"a\"]}\n", ", line 1: key \"text\" is a list, no text");
+  corpus.refused("{\"text\": {\"text\": \"a\"}}\n", ", line 1: key \"text\" is an object, no text");
+  corpus.refused("{\"text\": \"a\", \"text\": \"b\"}\n", ", line 1: key \"text\" is there twice");
+  corpus.refused("{\"text\": \"\\ud800\"}\n", ", line 1: half of a surrogate pair stands alone at column ");
+  corpus.refused("{\"text\": \"\\udc00a\"}\n", ", line 1: half of a surrogate pair stands alone");
+  corpus.refused("{\"text\": 1e999}\n", ", line 1: ");
+  corpus.refused("{\"text\": \"a\", \"b\": " + std::string(100, '[') + std::string(100, ']') + "}\n",
+                 ", line 1: is nested deeper than 64 levels");
+  corpus.refused(good + "{\"text\": \"\xff\"}\n",
+                 ", line 2, byte 11 is not UTF-8 (--invalid replace puts U+FFFD there)");
+  // The first of several faults, whichever worker meets one first.
+  corpus.options.workers = 4;
+  std::string many;
+  for (int i = 0; i < 20000; ++i) many += i % 5000 == 4999 ? "x\n" : "{\"text\": \"" + std::string(500, 'a') + "\"}\n";
+  corpus.refused(many, ", line 5000: ");
+}
+
+TEST_CASE("preprocess: what is not UTF-8 is replaced and counted where that is asked for") {
+  Corpus corpus;
+  corpus.input("{\"text\": \"a\xff\xe2\x82z\"}\n");
+  corpus.options.invalid = InvalidText::replaced;
+  CHECK(corpus.run().replaced == 2);
+  CHECK(corpus.documents() == Texts{"a\xef\xbf\xbd\xef\xbf\xbdz"});
+  corpus.options.invalid = InvalidText::refused;
+  corpus.input("ab\nc\xff\n", "in.txt");
+  corpus.options.input.format = TextFormat::plain;
+  CHECK_THROWS_WITH(corpus.run(), ContainsSubstring("in.txt, line 2, byte 2 is not UTF-8"));
+}
+
+TEST_CASE("preprocess: texts that look like special tokens stay text, and are counted") {
+  Corpus corpus;
+  const testing::SmallTokenizerFiles files;
+  corpus.options.tokenizer = {.vocab_file = files.vocab(), .merge_file = files.merges()};
+  corpus.options.append_eod = true;
+  corpus.input("{\"text\": \"a<|endoftext|>b<|endoftext|>\"}\n{\"text\": \"c\"}\n");
+  const PreprocessReport report = corpus.run();
+  CHECK(report.special_texts == 2);
+  const TokenFile file(corpus.output());
+  const std::int32_t eod = files.open().specials().eod;
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(file.lengths()[0]));
+  file.read(0, 0, ids);
+  CHECK(std::ranges::count(ids, eod) == 1);
+  CHECK(ids.back() == eod);
+}
+
+TEST_CASE("preprocess: characters make a table of all texts, which other texts are encoded with") {
+  Corpus corpus;
+  corpus.input("{\"text\": \"ba\"}\n{\"text\": \"é\"}\n");
+  corpus.options.tokenizer.type = "characters";
+  corpus.run();
+  const std::string table = corpus.folder / "out_characters.json";
+  CHECK(read_file(table) == "{\"characters\":\"abé\"}\n");
+  std::vector<std::int32_t> ids(2);
+  TokenFile(corpus.output()).read(0, 0, ids);
+  CHECK(ids == std::vector{1, 0});
+  corpus.options.tokenizer.model = table;
+  const std::string input = corpus.input("{\"text\": \"a\"}\n{\"text\": \"xa\"}\n");
+  CHECK_THROWS_WITH(corpus.run(), input + ", line 2: character U+0078 at byte 1 is not in " + table);
+  corpus.options.append_eod = true;
+  CHECK_THROWS_WITH(corpus.run(), "--append-eod: tokenizer characters has no token that ends a document");
+}
+
+TEST_CASE("preprocess: files that exist are not replaced unasked, and options that do not fit are refused") {
+  Corpus corpus;
+  corpus.input("{\"text\": \"a\"}\n");
+  corpus.run();
+  const auto again = [&](auto change) {
+    PreprocessOptions options = corpus.options;
+    change(options);
+    preprocess(options, {});
+  };
+  CHECK_THROWS_WITH(again([](auto& o) { o.existing = ExistingFile::refused; }),
+                    corpus.output() + ".idx exists; --overwrite replaces it");
+  CHECK_THROWS_WITH(again([](auto& o) { o.keys = {}; }), "--json-keys names no key");
+  CHECK_THROWS_WITH(again([](auto& o) { o.keys = {"a", "a"}; }), "--json-keys names a key twice");
+  CHECK_THROWS_WITH(again([](auto& o) { o.keys = {"a/b"}; }), ContainsSubstring("cannot be part of a file's name"));
+  CHECK_THROWS_WITH(again([](auto& o) { o.input.paths = {}; }), "--input names no file");
+  CHECK_THROWS_WITH(again([](auto& o) { o.output_prefix = ""; }), "--output-prefix is empty");
+  CHECK_THROWS_WITH(again([&](auto& o) { o.input.paths = {corpus.folder.path()}; }),
+                    ContainsSubstring("is not a file"));
+  CHECK_THROWS_WITH(again([](auto& o) { o.input.paths = {"nowhere.jsonl"}; }),
+                    ContainsSubstring("nowhere.jsonl: cannot be opened"));
+  CHECK_THROWS_WITH(again([](auto& o) { o.output_prefix = "no/such/folder/p"; }),
+                    ContainsSubstring("there is no folder"));
+  CHECK_THROWS_WITH(again([](auto& o) {
+                      o.keys = {"a", "b"};
+                      o.input.format = TextFormat::plain;
+                    }),
+                    "--json-keys means nothing to plain text");
+}
+
+TEST_CASE("preprocess: damaged gzip streams are refused by name") {
+  Corpus corpus;
+  const std::string whole = gzipped("{\"text\": \"" + std::string(5000, 'a') + "\"}\n");
+  corpus.refused(whole.substr(0, whole.size() - 1), " is truncated: its gzip stream has no end");
+  corpus.refused(whole.substr(0, whole.size() / 2), " is truncated: its gzip stream has no end");
+  std::string changed = whole;
+  changed[whole.size() - 6] ^= 1;  // of the checksum
+  corpus.refused(changed, " is damaged: its gzip stream cannot be decompressed (incorrect data check)");
+  corpus.refused(whole + "more", " is damaged: its gzip stream cannot be decompressed");
+  corpus.input(whole + std::string(100000, '\0'));  // padding of a tape
+  CHECK(corpus.run().files[0].facts.tokens == 5000);
+}
+
+TEST_CASE("preprocess: a full disk is one sentence, and leaves nothing") {
+  Corpus corpus;
+  const std::string path = corpus.input("{\"text\": \"" + std::string(3 << 20, 'a') + "\"}\n");
+  {
+    const testing::FileSizeLimit limit(1 << 16);
+    CHECK_THROWS_WITH(corpus.run(), ContainsSubstring(corpus.output() + ".bin: cannot be written"));
+  }
+  CHECK(std::distance(fs::directory_iterator(corpus.folder.path()), {}) == 1);
+}
+
+TEST_CASE("text files: lines are found wherever the pieces that are read end") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "in";
+  for (const std::size_t first : {(1ul << 18) - 2, (1ul << 18) - 1, 1ul << 18, (1ul << 18) + 1, 3ul << 18}) {
+    const std::string line(first, 'x');
+    testing::write_text(path, line + "\ny\nz");
+    TextFiles files({.paths = {path, path}});
+    std::vector<std::size_t> lengths;
+    std::vector<std::int64_t> lines;
+    while (const std::optional<RawBlock> block = files.next())
+      for (const RawDocument& document : block->documents) {
+        lengths.push_back(block->of(document).size());
+        lines.push_back(document.line);
+      }
+    CHECK(lengths == std::vector<std::size_t>{first, 1, 1, first, 1, 1});
+    CHECK(lines == std::vector<std::int64_t>{1, 2, 3, 1, 2, 3});
+  }
+}

@@ -1,0 +1,398 @@
+// Samples of text: the index arrays of Megatron, their closed form beside its walk, splits, blends, masks, mock data.
+#include "data/text/sample_index.h"
+
+#include <chrono>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "data/random_order.h"
+#include "data/text/blend.h"
+#include "data/text/mock_documents.h"
+#include "data/text/text_data.h"
+#include "data/text/token_samples.h"
+#include "data/text/token_writer.h"
+#include "kernels/common/check.h"
+#include "kernels/cross_entropy.h"
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+using testing::ContainsSubstring;
+
+namespace {
+
+using Lengths = std::vector<std::int32_t>;
+
+SampleIndex index_of(const Lengths& lengths, std::int64_t seq_length, std::int64_t samples, std::uint32_t seed = 1234) {
+  return SampleIndex({.name = "these",
+                      .lengths = lengths,
+                      .first = 0,
+                      .last = std::ssize(lengths),
+                      .seq_length = seq_length,
+                      .samples = samples,
+                      .seed = seed});
+}
+
+template <class Number>
+std::vector<std::int64_t> numbers(std::span<const Number> span) {
+  return {span.begin(), span.end()};
+}
+
+std::vector<SamplePlace> places(const SampleIndex& index) {
+  std::vector<SamplePlace> all;
+  for (std::int64_t i = 0; i <= index.samples(); ++i) all.push_back(index.place(i));
+  return all;
+}
+
+// The walk over all documents that Megatron makes.
+std::vector<SamplePlace> places_by_walking(const SampleIndex& index, const Lengths& lengths, std::int64_t seq_length) {
+  std::vector<SamplePlace> all{{}};
+  SamplePlace at;
+  for (std::int64_t i = 0; i < index.samples(); ++i) {
+    std::int64_t left = seq_length + 1;
+    while (left != 0) {
+      const std::int64_t length =
+          lengths[static_cast<std::size_t>(index.documents()[static_cast<std::size_t>(at.position)])] - at.offset;
+      left -= length;
+      if (left <= 0) {
+        at.offset += left + length - 1;
+        left = 0;
+      } else {
+        at = {.position = at.position + 1, .offset = 0};
+      }
+    }
+    all.push_back(at);
+  }
+  return all;
+}
+
+// Documents whose tokens tell where they stand: 100·document + place, and an end.
+class CountedDocuments : public TokenDocuments {
+ public:
+  explicit CountedDocuments(Lengths lengths, std::int32_t eod = -1) : lengths_(std::move(lengths)), eod_(eod) {}
+  std::string name() const override { return "counted"; }
+  std::span<const std::int32_t> lengths() const override { return lengths_; }
+  void read(std::int64_t document, std::int64_t first, std::span<std::int32_t> to) const override {
+    const std::int32_t length = lengths_.at(static_cast<std::size_t>(document));
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      const auto place = static_cast<std::int32_t>(first + static_cast<std::int64_t>(i));
+      REQUIRE(place < length);
+      to[i] = eod_ >= 0 && place == length - 1 ? eod_ : 100 * static_cast<std::int32_t>(document) + place;
+    }
+  }
+
+ private:
+  Lengths lengths_;
+  std::int32_t eod_;
+};
+
+// The tensors of a sample by their names.
+std::map<std::string, std::vector<std::int32_t>> sample_of(const Dataset& data, std::int64_t sample) {
+  std::vector<std::vector<std::int32_t>> tensors;
+  std::vector<void*> to;
+  for (const TensorSpec& spec : data.layout()) {
+    REQUIRE(spec.dtype == DType::i32);
+    tensors.emplace_back(static_cast<std::size_t>(spec.shape[0]), -7);
+  }
+  for (auto& tensor : tensors) to.push_back(tensor.data());
+  data.read({.sample = sample}, to);
+  std::map<std::string, std::vector<std::int32_t>> named;
+  for (std::size_t i = 0; i < tensors.size(); ++i) named[data.layout()[i].name] = tensors[i];
+  return named;
+}
+
+const Lengths kSix{5, 3, 7, 2, 9, 4};
+
+}  // namespace
+
+TEST_CASE("numpy orders: RandomState.shuffle and default_rng().integers") {
+  std::vector<std::int32_t> ten(10);
+  std::iota(ten.begin(), ten.end(), 0);
+  NumpyRandomState random(1234);
+  random.shuffle(std::span(ten));
+  CHECK(ten == Lengths{7, 2, 9, 1, 0, 8, 4, 5, 6, 3});
+  std::vector<std::uint32_t> none, one{5};
+  random.shuffle(std::span(none));
+  random.shuffle(std::span(one));  // nothing is drawn
+  CHECK(one[0] == 5);
+  NumpyGenerator generator(0);
+  Lengths drawn;
+  for (int i = 0; i < 10; ++i) drawn.push_back(generator.integer(1, 4096));
+  CHECK(drawn == Lengths{3484, 2609, 2094, 1105, 1261, 168, 309, 68, 718, 3331});
+  CHECK(generator.integer(3, 4) == 3);
+  CHECK_THROWS_WITH(generator.integer(3, 3), "there is no number from 3 to below 3");
+}
+
+TEST_CASE("sample index: Megatron's arrays for one epoch, two apart, two together") {
+  const SampleIndex one = index_of(kSix, 4, 7);
+  CHECK(one.epochs() == 1);
+  CHECK(one.tokens_per_epoch() == 30);
+  CHECK_FALSE(one.is_last_epoch_apart());
+  CHECK(numbers(one.documents()) == std::vector<std::int64_t>{2, 1, 5, 0, 4, 3});
+  CHECK(places(one) == std::vector<SamplePlace>{{0, 0}, {0, 4}, {1, 1}, {2, 2}, {3, 2}, {4, 1}, {4, 5}, {5, 0}});
+  CHECK(numbers(one.shuffle()) == std::vector<std::int64_t>{5, 0, 3, 4, 2, 6, 1});
+
+  const SampleIndex apart = index_of(kSix, 4, 9);
+  CHECK(apart.epochs() == 2);
+  CHECK(apart.is_last_epoch_apart());
+  CHECK(numbers(apart.documents()) == std::vector<std::int64_t>{2, 1, 5, 0, 4, 3, 0, 4, 3, 2, 5, 1});
+  CHECK(numbers(apart.shuffle()) == std::vector<std::int64_t>{1, 0, 3, 2, 5, 4, 6, 9, 10, 12, 8, 11, 13, 7});
+
+  const SampleIndex together = index_of(kSix, 4, 12);
+  CHECK(together.epochs() == 2);
+  CHECK_FALSE(together.is_last_epoch_apart());
+  CHECK(numbers(together.documents()) == std::vector<std::int64_t>{1, 2, 5, 2, 3, 4, 1, 0, 4, 5, 0, 3});
+  CHECK(numbers(together.shuffle()) == std::vector<std::int64_t>{7, 11, 2, 3, 1, 9, 5, 4, 0, 8, 6, 10, 13, 12});
+}
+
+TEST_CASE("sample index: its closed form gives the places of Megatron's walk, empty documents included") {
+  std::mt19937 random(1);
+  for (int round = 0; round < 60; ++round) {
+    Lengths lengths(1 + random() % 300);
+    for (std::int32_t& length : lengths) length = random() % 3 == 0 ? 0 : static_cast<std::int32_t>(random() % 40);
+    lengths[random() % lengths.size()] = 50;
+    const auto seq_length = static_cast<std::int64_t>(1 + random() % 60);
+    const SampleIndex index = index_of(lengths, seq_length, static_cast<std::int64_t>(1 + random() % 300), random());
+    INFO("round " << round << ": " << lengths.size() << " documents, " << index.samples() << " samples");
+    REQUIRE(places(index) == places_by_walking(index, lengths, seq_length));
+  }
+}
+
+TEST_CASE("sample index: a million documents take no longer than their number") {
+  Lengths lengths(1'000'000);
+  for (std::size_t i = 0; i < lengths.size(); ++i) lengths[i] = static_cast<std::int32_t>(i * 7919 % 1024);
+  const auto begin = std::chrono::steady_clock::now();
+  const SampleIndex index = index_of(lengths, 2048, 0);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));  // 0.1 s; O(n²) would take an hour
+  CHECK(index.samples() == (index.tokens_per_epoch() - 1) / 2048);
+  const SamplePlace last = index.place(index.samples());
+  CHECK(last.position > 990'000);
+}
+
+TEST_CASE("sample index: sets that give no samples are refused with the numbers") {
+  const auto with = [](SampleIndexOptions options) {
+    options.name = "these";
+    options.lengths = kSix;
+    return SampleIndex(options);
+  };
+  CHECK_THROWS_WITH(with({.first = 2, .last = 2, .seq_length = 4}), "these: documents 2 to 2 of 6 are no documents");
+  CHECK_THROWS_WITH(with({.first = 0, .last = 7, .seq_length = 4}), "these: documents 0 to 7 of 6 are no documents");
+  CHECK_THROWS_WITH(with({.first = 0, .last = 6, .seq_length = 0}), "these: a sample of 0 tokens is asked for");
+  CHECK_THROWS_WITH(with({.first = 0, .last = 6, .seq_length = 30}),
+                    "these: 6 documents hold 30 tokens, fewer than a sample of 30 + 1");
+  CHECK(with({.first = 0, .last = 6, .seq_length = 29}).samples() == 1);
+  CHECK_THROWS_WITH(with({.first = 0, .last = 6, .seq_length = 4, .samples = -1}),
+                    "these: -1 samples are out of reach");
+  CHECK_THROWS_WITH(with({.first = 0, .last = 6, .seq_length = 1 << 20, .samples = 1 << 30}),
+                    ContainsSubstring("these: 1073741824 samples of 1048576 tokens take "));
+  const Lengths empty(3, 0);
+  CHECK_THROWS_WITH(index_of(empty, 4, 1), "these: documents 0 to 3 hold no tokens");
+}
+
+TEST_CASE("split: both rules of rounding, and what is no split") {
+  using Bounds = std::vector<std::int64_t>;
+  const auto legacy = [](const char* split, std::int64_t n) { return split_documents(split, n, SplitRule::legacy); };
+  const auto core = [](const char* split, std::int64_t n) { return split_documents(split, n, SplitRule::core); };
+  CHECK(legacy("949,50,1", 12345) == Bounds{0, 11716, 12333, 12345});
+  CHECK(core("949,50,1", 12345) == Bounds{0, 11715, 12333, 12345});
+  CHECK(legacy("1,1,1", 1000) == Bounds{0, 334, 667, 1000});
+  CHECK(core("1,1,1", 1000) == Bounds{0, 333, 667, 1000});
+  for (const auto& rule : {SplitRule::legacy, SplitRule::core}) {
+    CHECK(split_documents("949,50,1", 7222, rule) == Bounds{0, 6854, 7215, 7222});
+    CHECK(split_documents("949/50/1", 7222, rule) == Bounds{0, 6854, 7215, 7222});
+    CHECK(split_documents("1", 7, rule) == Bounds{0, 7, 7, 7});
+    CHECK(split_documents("0,1", 7, rule) == Bounds{0, 0, 7, 7});
+    CHECK(split_documents(" 0.5, 0.5,0", 4, rule) == Bounds{0, 2, 4, 4});
+    CHECK(split_documents("969, 30, 1", 0, rule) == Bounds{0, 0, 0, 0});
+    for (const char* bad : {"", ",", "1,", "1,2,3,4", "a", "1;2", "-1,2", "inf,1", "nan", "1,,2"}) {
+      INFO("split: " << bad);
+      CHECK_THROWS_WITH(split_documents(bad, 10, rule), ContainsSubstring("is not a list of up to three shares"));
+    }
+    CHECK_THROWS_WITH(split_documents("0,0,0", 10, rule), "split \"0,0,0\" gives nothing to any set");
+  }
+  CHECK(split_rule("core") == SplitRule::core);
+  CHECK_THROWS_WITH(split_rule("new"), "rule \"new\" does not exist; expected legacy or core");
+}
+
+TEST_CASE("token samples: the tokens of the index's places, one more than the length") {
+  const auto documents = std::make_shared<CountedDocuments>(kSix);
+  const TokenSamples data(documents, {.first = 0, .last = 6, .seq_length = 4, .samples = 7});
+  CHECK(data.samples() == 7);
+  REQUIRE(data.layout().size() == 1);
+  CHECK(data.layout()[0].shape == Shape{5});
+  // Documents in the order 2 1 5 0 4 3; entry 0 is sample 5, which begins at token 1 of document 4.
+  CHECK(sample_of(data, 0)["tokens"] == Lengths{401, 402, 403, 404, 405});
+  CHECK(sample_of(data, 1)["tokens"] == Lengths{200, 201, 202, 203, 204});
+  CHECK(sample_of(data, 6)["tokens"] == Lengths{204, 205, 206, 100, 101});
+  CHECK(sample_of(data, 2)["tokens"] == Lengths{502, 503, 0, 1, 2});
+  CHECK_THROWS_WITH(sample_of(data, 7), "counted: sample 7 of 7 is asked for");
+  CHECK_THROWS_WITH(sample_of(data, -1), "counted: sample -1 of 7 is asked for");
+  CHECK(TokenSamples(documents, {.first = 0, .last = 6, .seq_length = 4}).samples() == 7);
+  CHECK(TokenSamples(documents, {.first = 0, .last = 6, .seq_length = 4, .samples = 3}).samples() == 3);
+}
+
+TEST_CASE("token samples: documents begin behind their ends in positions, masks and targets") {
+  constexpr std::int32_t kEod = 9;
+  const auto documents = std::make_shared<CountedDocuments>(Lengths{3, 1, 8}, kEod);
+  const TokenSamplesOptions all{.first = 0,
+                                .last = 3,
+                                .seq_length = 11,
+                                .samples = 1,
+                                .seed = 3,
+                                .reset_position_ids = true,
+                                .reset_attention_mask = true,
+                                .eod_mask_loss = true,
+                                .eod = kEod};
+  const TokenSamples data(documents, all);
+  auto sample = sample_of(data, 0);
+  const Lengths tokens = sample["tokens"];
+  REQUIRE(tokens.size() == 12);
+  REQUIRE(std::ranges::count(tokens, kEod) == 3);
+  std::int32_t begin = 0;
+  for (std::size_t i = 0; i < 11; ++i) {
+    INFO("place " << i);
+    CHECK(sample["key_begin"][i] == begin);
+    CHECK(sample["position"][i] == static_cast<std::int32_t>(i) - begin);
+    CHECK(sample["target"][i] == (tokens[i] == kEod ? kIgnoredLabel : tokens[i + 1]));
+    if (tokens[i] == kEod) begin = static_cast<std::int32_t>(i) + 1;
+  }
+  CHECK(begin > 0);
+  CHECK(std::ranges::count(sample["target"], kEod) >= 1);  // the end of a document is a target
+  const auto names = [&](TokenSamplesOptions options) {
+    std::vector<std::string> found;
+    for (const TensorSpec& spec : TokenSamples(documents, options).layout()) found.push_back(spec.name);
+    return found;
+  };
+  TokenSamplesOptions some = all;
+  some.reset_position_ids = some.eod_mask_loss = false;
+  CHECK(names(some) == std::vector<std::string>{"tokens", "key_begin"});
+  CHECK(sample_of(TokenSamples(documents, some), 0)["key_begin"] == sample["key_begin"]);
+  some.eod = -1;
+  CHECK_THROWS_WITH(TokenSamples(documents, some), ContainsSubstring("need a token that ends a document"));
+}
+
+TEST_CASE("blend: the greedy rule, and each sample's number within its set") {
+  const auto set = [](std::int32_t tag, std::int64_t samples) {
+    Lengths lengths(static_cast<std::size_t>(tag) + 1, 0);
+    lengths.back() = 5000;
+    return std::make_unique<TokenSamples>(
+        std::make_shared<CountedDocuments>(lengths),
+        TokenSamplesOptions{.first = tag, .last = tag + 1, .seq_length = 1, .samples = samples});
+  };
+  std::vector<std::unique_ptr<Dataset>> parts;
+  for (std::int32_t tag = 0; tag < 3; ++tag) parts.push_back(set(tag, tag == 1 ? 4990 : 2700));
+  const std::vector<double> weights{.25, .5, .25};
+  const BlendedSamples blend(std::move(parts), weights, 9970);
+  std::vector<std::int64_t> counts(3), first;
+  for (std::int64_t i = 0; i < blend.samples(); ++i) {
+    std::int64_t best = 0;
+    const auto behind = [&](std::int64_t d) {
+      return weights[static_cast<std::size_t>(d)] * std::max<double>(static_cast<double>(i), 1) -
+             static_cast<double>(counts[static_cast<std::size_t>(d)]);
+    };
+    for (std::int64_t d = 1; d < 3; ++d)
+      if (behind(d) > behind(best)) best = d;
+    const BlendedSamples::Place place = blend.place(i);
+    REQUIRE(place.part == best);
+    REQUIRE(place.sample == counts[static_cast<std::size_t>(best)]++);
+    if (first.size() < 8) first.push_back(best);
+  }
+  CHECK(first == std::vector<std::int64_t>{1, 0, 2, 1, 0, 1, 2, 1});  // ties to the lowest
+  auto one = set(1, 10);
+  CHECK(sample_of(blend, 3) == sample_of(*one, 1));
+
+  const auto too_small = [&] {
+    std::vector<std::unique_ptr<Dataset>> few;
+    few.push_back(set(0, 5));
+    few.push_back(set(1, 4));
+    return BlendedSamples(std::move(few), {.5, .5}, 10);
+  };
+  CHECK_THROWS_WITH(too_small(), "counted has 4 samples, but the blend of 10 samples takes 5 of it");
+}
+
+TEST_CASE("blend: lists with and without weights") {
+  CHECK(parse_blend({"a", "b"}).paths == std::vector<std::string>{"a", "b"});
+  CHECK(parse_blend({"a", "b"}).weights.empty());
+  const Blend weighted = parse_blend({"1", "a", "3", "b"});
+  CHECK(weighted.paths == std::vector<std::string>{"a", "b"});
+  CHECK(weighted.weights == std::vector<double>{.25, .75});
+  CHECK_THROWS_WITH(parse_blend({}), "no data is named");
+  CHECK_THROWS_WITH(parse_blend({"0", "a"}), "weight 0 of a is not above 0");
+  CHECK_THROWS_WITH(parse_blend({"1", "a", "-2", "b"}), "weight -2 of b is not above 0");
+  for (const auto& words : std::vector<std::vector<std::string>>{{"1", "a", "b"}, {"a", "1"}, {"1"}, {"1", "a", "2"}})
+    CHECK_THROWS_WITH(parse_blend(words), ContainsSubstring("are neither paths alone nor a weight before each path"));
+  CHECK(samples_of_part(1000, 1.0 / 3, false) == 335);
+  CHECK(samples_of_part(1000, 1.0 / 3, true) == 336);
+}
+
+TEST_CASE("mock data: the lengths and tokens of Megatron's") {
+  const MockDocuments mock(50256, 50257);
+  CHECK(mock.lengths().size() == 100000);
+  CHECK(std::accumulate(mock.lengths().begin(), mock.lengths().end(), std::int64_t{0}) == 204637097);
+  CHECK(mock.lengths()[7] == 68);
+  Lengths tokens(68), end(2);
+  mock.read(7, 0, tokens);
+  CHECK(tokens[0] == 1);
+  CHECK(tokens[66] == 67);
+  CHECK(tokens[67] == 50256);
+  mock.read(7, 66, end);
+  CHECK(end == Lengths{67, 50256});
+  CHECK_THROWS_WITH(mock.read(7, 67, end), "mock data: document 7 has 68 tokens");
+  CHECK_THROWS_WITH(MockDocuments(256, 258), "mock data has tokens up to 4094, but the vocabulary has only 258");
+  CHECK_THROWS_WITH(MockDocuments(-1, 50257), ContainsSubstring("mock data needs a token that ends a document; -1"));
+}
+
+TEST_CASE("text data: the sets of a split, of paths of their own, of a blend, and made up") {
+  const testing::TemporaryFolder folder;
+  const auto write = [&](const std::string& name, int documents, const std::string& fingerprint) {
+    TokenWriter writer(folder / name, TokenType::u16, ExistingFile::refused);
+    for (int d = 0; d < documents; ++d) {
+      writer.add_sequence(Lengths(10, d));
+      writer.end_document();
+    }
+    writer.finish({.tokenizer = "bytes", .fingerprint = fingerprint});
+    return (folder / name).string();
+  };
+  const std::string a = write("a", 100, "1"), b = write("b", 50, "1"), other = write("other", 5, "2");
+  TextDataOptions options{
+      .data_path = {a}, .split = "80,10,10", .seq_length = 9, .samples = {60, 8, 0}, .fingerprint = "1"};
+  const auto sets = [&] { return open_text_data(options).sets; };
+  CHECK(sets()[0]->samples() == 60);
+  CHECK(sets()[1]->samples() == 8);
+  CHECK(sets()[2] == nullptr);
+  for (std::int64_t i = 0; i < 8; ++i)
+    CHECK(std::ranges::all_of(Lengths(sample_of(*sets()[1], i)["tokens"]), [](auto t) { return t >= 80 && t < 90; }));
+  options.split = "99,1,0";
+  options.samples = {1, 1, 5};
+  CHECK_THROWS_WITH(sets(),
+                    a + ": test has no documents, but 5 samples are taken of it: of 100 documents, split 99,1,0 "
+                        "gives 99 to train, 1 to valid and 0 to test");
+  options.samples = {30, 0, 0};
+  options.data_path = {a, b};
+  options.split = "1,0,0";
+  CHECK(sets()[0]->samples() == 30);
+  options.samples = {111 + 55 + 1, 0, 0};
+  CHECK_THROWS_WITH(sets(), ContainsSubstring("train: 167 samples are taken of a blend without weights of " + a + ", " +
+                                              b + ", which has only 166 in one epoch; give weights"));
+  options.data_path = {"3", a, "1", b};
+  CHECK(sets()[0]->samples() == 167);  // more than one epoch
+  options.data_path = {a, other};
+  CHECK_THROWS_WITH(sets(), other + " was made by another tokenizer: its bytes 2, the run's 1");
+  options.data_path = {};
+  CHECK_THROWS_WITH(sets(), "text needs one of: data_path, paths of each set, mock data; 0 are given");
+  options.paths = {{{a}, {b}, {}}};
+  options.samples = {5, 6, 0};
+  CHECK(sets()[1]->samples() == 6);
+  CHECK(sets()[1]->name() == b);
+  options.samples = {5, 6, 1};
+  CHECK_THROWS_WITH(sets(), "test has no data, but 1 samples are taken of it");
+  options.paths = {};
+  options.is_mock = true;
+  options.vocabulary = 50257;
+  options.eod = 50256;
+  options.samples = {10, 10, 10};
+  CHECK(sets()[2]->name() == "mock data");
+  options.data_path = {a};
+  CHECK_THROWS_WITH(sets(), ContainsSubstring("2 are given"));
+}

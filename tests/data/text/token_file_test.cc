@@ -1,0 +1,332 @@
+// Megatron's token files: written byte for byte, read with every type, and refused with one sentence where damaged.
+#include "data/text/token_file.h"
+
+#include <cstring>
+#include <filesystem>
+#include <random>
+
+#include "data/text/token_tools.h"
+#include "data/text/token_writer.h"
+#include "engine/files/reader.h"
+#include "kernels/common/check.h"
+#include "tests/harness/data_files.h"
+#include "tests/harness/file_size_limit.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+using testing::ContainsSubstring;
+
+namespace {
+
+// Numbers as a file stores them.
+template <class T, class... Numbers>
+std::string stored(const Numbers&... numbers) {
+  std::string bytes;
+  const auto add = [&](T number) { bytes.append(reinterpret_cast<const char*>(&number), sizeof number); };
+  (add(static_cast<T>(numbers)), ...);
+  return bytes;
+}
+
+std::string header(int type, std::uint64_t sequences, std::uint64_t begins, std::uint64_t version = 1) {
+  return std::string("MMIDIDX\0\0", 9) + stored<std::uint64_t>(version) + static_cast<char>(type) +
+         stored<std::uint64_t>(sequences, begins);
+}
+
+// Two documents of 3 and 2 tokens.
+const std::string kIndex =
+    header(8, 2, 3) + stored<std::int32_t>(3, 2) + stored<std::int64_t>(0, 6) + stored<std::int64_t>(0, 1, 2);
+const std::string kTokens = stored<std::uint16_t>(7, 8, 65535, 1, 0);
+
+class Prefix {
+ public:
+  std::string path() const { return folder_ / "p"; }
+  void write(const std::string& index, const std::string& tokens) const {
+    testing::write_text(path() + ".idx", index);
+    testing::write_text(path() + ".bin", tokens);
+  }
+  const testing::TemporaryFolder& folder() const { return folder_; }
+
+ private:
+  testing::TemporaryFolder folder_;
+};
+
+std::vector<std::int32_t> sequence(const TokenFile& file, std::int64_t number) {
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(file.lengths()[static_cast<std::size_t>(number)]));
+  file.read(number, 0, tokens);
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("token file: the bytes of Megatron's writer") {
+  const Prefix prefix;
+  TokenWriter writer(prefix.path(), TokenType::u16, ExistingFile::refused);
+  writer.add_sequence(std::vector{7, 8, 65535});
+  writer.end_document();
+  writer.add_sequence(std::vector{1, 0});
+  writer.end_document();
+  CHECK_FALSE(std::filesystem::exists(prefix.path() + ".idx"));
+  writer.finish({});
+  CHECK(kIndex.size() == 82);
+  CHECK(read_file(prefix.path() + ".idx") == kIndex);
+  CHECK(read_file(prefix.path() + ".bin") == kTokens);
+  CHECK(std::distance(std::filesystem::directory_iterator(prefix.folder().path()), {}) == 3);  // and the facts
+  CHECK_THROWS_WITH(TokenWriter(prefix.path(), TokenType::u16, ExistingFile::refused),
+                    prefix.path() + ".idx exists; --overwrite replaces it");
+}
+
+TEST_CASE("token file: every type of integers is read, and any part of a sequence") {
+  const Prefix prefix;
+  const auto check = [&](int type, const std::string& tokens, std::int64_t size, std::int32_t large) {
+    prefix.write(header(type, 3, 3) + stored<std::int32_t>(2, 0, 3) + stored<std::int64_t>(0, 2 * size, 2 * size) +
+                     stored<std::int64_t>(0, 2, 3),
+                 tokens);
+    const TokenFile file(prefix.path() + (type % 2 == 0 ? ".idx" : ""));
+    INFO("type " << name_of(file.type()));
+    CHECK(file.sequences() == 3);
+    CHECK(file.documents() == 2);
+    CHECK(file.tokens() == 5);
+    CHECK(file.document_begin(1) == 2);
+    CHECK(sequence(file, 0) == std::vector{1, 2});
+    CHECK(sequence(file, 1).empty());
+    CHECK(sequence(file, 2) == std::vector{3, large, 5});
+    std::vector<std::int32_t> one(1);
+    file.read(2, 1, one);
+    CHECK(one[0] == large);
+    CHECK_THROWS_WITH(file.read(2, 3, one),
+                      ContainsSubstring("tokens 3 to 4 are asked for of sequence 2, which has 3"));
+    CHECK_THROWS_WITH(file.read(3, 0, one), ContainsSubstring("sequence 3 of 3 is asked for"));
+    CHECK_THROWS_WITH(TokenFile(prefix.path(), large).read(2, 1, one),
+                      concat(prefix.path(), ".bin: token ", large, " is outside the vocabulary of ", large,
+                             " (sequence 2, place 1)"));
+  };
+  check(1, stored<std::uint8_t>(1, 2, 3, 255, 5), 1, 255);
+  check(2, stored<std::int8_t>(1, 2, 3, 127, 5), 1, 127);
+  check(3, stored<std::int16_t>(1, 2, 3, 32767, 5), 2, 32767);
+  check(4, stored<std::int32_t>(1, 2, 3, 2147483646, 5), 4, 2147483646);
+  check(5, stored<std::int64_t>(1, 2, 3, 2147483646, 5), 8, 2147483646);
+  check(8, stored<std::uint16_t>(1, 2, 3, 65535, 5), 2, 65535);
+}
+
+TEST_CASE("token file: negative and too large tokens are refused with their place") {
+  const Prefix prefix;
+  const auto index = [](int type, std::int64_t) {
+    return header(type, 1, 2) + stored<std::int32_t>(2) + stored<std::int64_t>(0) + stored<std::int64_t>(0, 1);
+  };
+  prefix.write(index(4, 4), stored<std::int32_t>(5, -3));
+  CHECK_THROWS_WITH(sequence(TokenFile(prefix.path()), 0), ContainsSubstring(".bin: token -3 is outside"));
+  prefix.write(index(5, 8), stored<std::int64_t>(std::int64_t{1} << 40, 1));
+  CHECK_THROWS_WITH(
+      sequence(TokenFile(prefix.path()), 0),
+      ContainsSubstring("token 1099511627776 is outside the vocabulary of 2147483647 (sequence 0, place 0)"));
+}
+
+TEST_CASE("token file: long sequences come in pieces, also with gaps between them") {
+  const Prefix prefix;
+  std::string tokens;
+  std::vector<std::int32_t> numbers;
+  for (int i = 0; i < 5000; ++i) numbers.push_back(i * 37 % 65000);
+  for (const std::int32_t number : numbers) tokens += stored<std::uint16_t>(number);
+  prefix.write(
+      header(8, 2, 3) + stored<std::int32_t>(1, 5000) + stored<std::int64_t>(2, 10) + stored<std::int64_t>(0, 1, 2),
+      std::string("..\1\0......", 10) + tokens);
+  const TokenFile file(prefix.path());
+  CHECK_FALSE(file.is_contiguous());
+  CHECK(sequence(file, 0) == std::vector{1});
+  CHECK(sequence(file, 1) == numbers);
+}
+
+TEST_CASE("token file: damaged files are refused with one sentence each") {
+  const Prefix prefix;
+  const std::string idx = prefix.path() + ".idx", bin = prefix.path() + ".bin";
+  CHECK_THROWS_WITH(TokenFile(prefix.path()), ContainsSubstring(idx + ": cannot be opened"));
+  const auto refused = [&](const std::string& index, const std::string& tokens, const std::string& why) {
+    prefix.write(index, tokens);
+    CHECK_THROWS_WITH(TokenFile(prefix.path()), ContainsSubstring(why));
+  };
+  const auto index = [](const std::string& lengths, const std::string& places, const std::string& begins) {
+    return header(8, lengths.size() / 4, begins.size() / 8) + lengths + places + begins;
+  };
+  const std::string lengths = stored<std::int32_t>(3, 2), places = stored<std::int64_t>(0, 6),
+                    begins = stored<std::int64_t>(0, 1, 2);
+  prefix.write(index(lengths, places, begins), kTokens);
+  CHECK_NOTHROW(TokenFile(prefix.path()));
+
+  refused("", kTokens, idx + " is not the index of a token file: it does not begin with MMIDIDX");
+  refused("PK\3\4", kTokens, idx + " is not the index of a token file");
+  refused(std::string("TNTIDX\0\0........", 16), kTokens, idx + " is of an older format, which Megatron writes with");
+  refused(kIndex.substr(0, 33), kTokens, idx + " is truncated: it ends within its header");
+  refused(header(8, 2, 3, 2) + kIndex.substr(34), kTokens, idx + " has version 2; expected 1");
+  refused(header(6, 2, 3) + kIndex.substr(34), kTokens, idx + " holds floats (type 6), which are no tokens");
+  refused(header(7, 2, 3) + kIndex.substr(34), kTokens, idx + " holds floats (type 7)");
+  refused(header(0, 2, 3) + kIndex.substr(34), kTokens, idx + " has numbers of type 0, which does not exist");
+  refused(header(9, 2, 3) + kIndex.substr(34), kTokens, idx + " has numbers of type 9");
+  refused(header(8, std::uint64_t{1} << 60, 3), kTokens,
+          idx + " is damaged: its header gives 1152921504606846976 sequences");
+  refused(header(8, std::uint64_t{1} << 40, 3), kTokens,
+          idx + " is truncated: 1099511627776 sequences and 2 documents take");
+  refused(header(8, 2, 0) + kIndex.substr(34), kTokens, idx + " is damaged: its header gives no document boundaries");
+  refused(kIndex.substr(0, 81), kTokens,
+          idx + " is truncated: 2 sequences and 2 documents take 82 bytes, but it has 81");
+  refused(kIndex + "x", kTokens, idx + " is damaged: 2 sequences and 2 documents take 82 bytes, but it has 83");
+  refused(index(stored<std::int32_t>(3, -2), places, begins), kTokens, idx + " is damaged: sequence 1 has -2 tokens");
+  refused(index(lengths, stored<std::int64_t>(0, 4), begins), kTokens,
+          idx + " is damaged: sequence 1 begins at byte 4, before the end of the one before it, byte 6");
+  refused(index(lengths, stored<std::int64_t>(-2, 6), begins), kTokens,
+          idx + " is damaged: sequence 0 begins at byte -2");
+  refused(index(lengths, stored<std::int64_t>(0, 8), begins), kTokens,
+          bin + " is truncated or belongs to another index");
+  refused(index(lengths, stored<std::int64_t>(0, std::int64_t{1} << 62), begins), kTokens, bin + " is truncated or");
+  refused(kIndex, kTokens.substr(0, 9), bin + " is truncated or belongs to another index: it has 9 bytes");
+  refused(kIndex, kTokens + "xy",
+          bin + " belongs to another index: it has 12 bytes, but the sequences of " + idx + " end at byte 10");
+  refused(index(lengths, places, stored<std::int64_t>(1, 1, 2)), kTokens, idx + " is damaged: document 0 begins with");
+  refused(index(lengths, places, stored<std::int64_t>(0, 2, 1)), kTokens, idx + " is damaged: document 2 begins with");
+  refused(index(lengths, places, stored<std::int64_t>(0, 3, 2)), kTokens, idx + " is damaged: document 1 begins with");
+  refused(index(lengths, places, stored<std::int64_t>(0, 1, 1)), kTokens,
+          idx + " is damaged: its documents end with sequence 1 of 2");
+}
+
+TEST_CASE("token file: modes of files for several kinds of data are passed over") {
+  const Prefix prefix;
+  prefix.write(kIndex + std::string("\0\1", 2), kTokens);
+  const TokenFile file(prefix.path());
+  CHECK(file.has_modes());
+  CHECK(sequence(file, 1) == std::vector{1, 0});
+}
+
+TEST_CASE("token file: one that is cut while it is read is an error") {
+  const Prefix prefix;
+  prefix.write(kIndex, kTokens);
+  const TokenFile file(prefix.path());
+  std::filesystem::resize_file(prefix.path() + ".bin", 4);
+  CHECK_THROWS_WITH(sequence(file, 1), ContainsSubstring(".bin: is being cut off while it is read"));
+}
+
+TEST_CASE("token file: a full disk leaves nothing under the final names") {
+  const Prefix prefix;
+  {
+    TokenWriter writer(prefix.path(), TokenType::i32, ExistingFile::refused);
+    const testing::FileSizeLimit limit(1 << 16);
+    const std::vector<std::int32_t> tokens(1 << 20, 5);
+    CHECK_THROWS_WITH(
+        [&] {
+          writer.add_sequence(tokens);
+          writer.end_document();
+          writer.finish({});
+        }(),
+        ContainsSubstring(prefix.path() + ".bin: cannot be written"));
+  }
+  CHECK(std::filesystem::is_empty(prefix.folder().path()));
+}
+
+TEST_CASE("token files: joined, they are the file of all documents") {
+  const testing::TemporaryFolder folder;
+  const std::string a = folder / "a", b = folder / "b", both = folder / "both", whole = folder / "whole";
+  const TokenFacts facts{.tokenizer = "bytes",
+                         .fingerprint = "1234",
+                         .vocabulary = 258,
+                         .eod = 256,
+                         .has_eod = true,
+                         .empty_documents = 1,
+                         .text_bytes = 10};
+  const auto write = [&](const std::string& prefix, std::initializer_list<int> documents) {
+    TokenWriter writer(prefix, TokenType::u16, ExistingFile::refused);
+    for (const int document : documents) {  // as many sequences, of growing length
+      for (int s = 0; s < document; ++s) writer.add_sequence(std::vector<std::int32_t>(s, 10 * document + s));
+      writer.end_document();
+    }
+    writer.finish(facts);
+  };
+  write(a, {2, 0, 3});
+  write(b, {1, 4});
+  write(whole, {2, 0, 3, 1, 4});
+  const TokenFacts merged = merge_token_files({a, b + ".idx"}, both + ".bin", ExistingFile::refused);
+  CHECK(read_file(both + ".idx") == read_file(whole + ".idx"));
+  CHECK(read_file(both + ".bin") == read_file(whole + ".bin"));
+  CHECK(merged.documents == 5);
+  CHECK(merged.tokens == TokenFile(whole).tokens());
+  CHECK(merged.fingerprint == "1234");
+  CHECK(merged.text_bytes == 20);
+  CHECK(merged.empty_documents == 2);
+
+  CHECK_THROWS_WITH(merge_token_files({a, b}, b, ExistingFile::replaced), b + " is one of the files that are merged");
+  std::filesystem::remove(both + ".json");
+  const std::string more = folder / "more";
+  CHECK(merge_token_files({a, both}, more, ExistingFile::refused).fingerprint.empty());
+  TokenFacts others = facts;
+  others.fingerprint = "5678";
+  write_token_facts(b, others);
+  CHECK_THROWS_WITH(merge_token_files({both, a, b}, folder / "c", ExistingFile::refused),
+                    a + " and " + b + " have tokens of different tokenizers: bytes 1234 and bytes 5678");
+  TokenWriter(folder / "wide", TokenType::i32, ExistingFile::refused).finish({});
+  CHECK_THROWS_WITH(merge_token_files({a, folder / "wide"}, folder / "c", ExistingFile::refused),
+                    ContainsSubstring("holds uint16 and "));
+  CHECK_FALSE(std::filesystem::exists(folder / "c.idx"));
+}
+
+TEST_CASE("token files: those of nanoGPT and llm.c are taken over, cut behind each end of a document") {
+  const testing::TemporaryFolder folder;
+  const std::string from = folder / "train.bin", to = folder / "p";
+  const auto imported = [&](const std::string& contents, std::int64_t eod = 9) {
+    testing::write_text(from, contents);
+    import_tokens(
+        {.path = from, .output_prefix = to, .vocabulary = 10, .eod = eod, .existing = ExistingFile::replaced});
+    const TokenFile file(to);
+    std::vector<std::vector<std::int32_t>> documents;
+    for (std::int64_t s = 0; s < file.sequences(); ++s) documents.push_back(sequence(file, s));
+    return documents;
+  };
+  using Documents = std::vector<std::vector<std::int32_t>>;
+  const Documents expected{{1, 2, 9}, {9}, {3, 4}};
+  std::string header16 = stored<std::int32_t>(20240520, 1, 6), header32 = stored<std::int32_t>(20240801, 7, 6);
+  header16.resize(1024);
+  header32.resize(1024);
+  const std::string narrow = stored<std::uint16_t>(1, 2, 9, 9, 3, 4), wide = stored<std::uint32_t>(1, 2, 9, 9, 3, 4);
+  CHECK(imported(narrow) == expected);
+  CHECK(imported(header16 + narrow) == expected);
+  CHECK(imported(header32 + wide) == expected);
+  CHECK(imported(narrow, -1) == Documents{{1, 2, 9, 9, 3, 4}});
+  CHECK(imported("").empty());
+  const auto refused = [&](const std::string& contents, const std::string& why) {
+    CHECK_THROWS_WITH(imported(contents), ContainsSubstring(from + why));
+  };
+  refused(narrow + "x", " has 13 bytes, an odd number: it does not hold 16-bit tokens");
+  refused(header16 + narrow.substr(2),
+          " is damaged: its header gives 6 tokens, which take 1036 bytes, but it has 1034");
+  refused(header32 + narrow, " is damaged: its header gives 6 tokens");
+  refused(stored<std::int32_t>(20240520, 2, 6) + narrow, " is of version 2 of llm.c's format; expected 1");
+  refused(stored<std::uint16_t>(1, 2, 10), ": token 10 at place 2 is outside the vocabulary of 10");
+}
+
+TEST_CASE("token files: what is said about one") {
+  const testing::TemporaryFolder folder;
+  const std::string prefix = folder / "p";
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer({.type = "bytes"});
+  TokenWriter writer(prefix, TokenType::u16, ExistingFile::refused);
+  writer.add_sequence(std::vector{72, 105, 27, 256});
+  writer.end_document();
+  writer.finish({.tokenizer = "bytes",
+                 .fingerprint = fingerprint_text(tokenizer->fingerprint()),
+                 .vocabulary = 258,
+                 .eod = 256,
+                 .has_eod = true,
+                 .text_bytes = 3});
+  const std::string text = describe_tokens(prefix, 0, tokenizer.get());
+  for (const char* part : {"1 documents, 1 sequences, 4 tokens", "longest sequence: 4 tokens; empty: 0",
+                           "tokenizer: bytes ", "every document ends with token 256", "3 bytes of text, 0.75 a token",
+                           "sequence 0: 4 tokens\n72 105 27 256\nHi\\x1b<|eod|>\n"})
+    CHECK_THAT(text, ContainsSubstring(part));
+  CHECK_THROWS_WITH(describe_tokens(prefix, 1, nullptr), prefix + ": --show 1: sequences are 0 to 0");
+  write_token_facts(prefix, {.tokenizer = "bytes", .fingerprint = "12", .tokens = 4});
+  CHECK_THROWS_WITH(describe_tokens(prefix, 0, tokenizer.get()),
+                    ContainsSubstring(prefix + " was made by tokenizer bytes 12, not by bytes "));
+  write_token_facts(prefix, {.tokens = 5});
+  CHECK_THROWS_WITH(describe_tokens(prefix, {}, nullptr), ContainsSubstring("p.json is of another token file"));
+  testing::write_text(prefix + ".json", "{\"tokenizer\": 1}");
+  CHECK_THROWS_WITH(describe_tokens(prefix, {}, nullptr), ContainsSubstring("p.json: tokenizer is 1; expected a text"));
+  testing::write_text(prefix + ".json", "{\"tokenizer\": \"a\"}");
+  CHECK_THROWS_WITH(describe_tokens(prefix, {}, nullptr), ContainsSubstring("p.json: fingerprint is missing"));
+  std::filesystem::remove(prefix + ".json");
+  CHECK_THAT(describe_tokens(prefix, {}, nullptr), ContainsSubstring("tokenizer: unknown, there is no "));
+}

@@ -4,6 +4,7 @@
 
 #include "comm/sharded_axis.h"
 #include "data/fields/log_scale.h"
+#include "engine/conv_ops.h"
 #include "engine/field_ops.h"
 #include "engine/ops.h"
 #include "engine/tape.h"
@@ -84,10 +85,50 @@ Tensor Forecaster::loss(const Tensor& forecast, const Tensor& target) const {
 // If no op needs whole fields, the loss is computed in the order of the head's patches, which saves three passes over
 // the forecast.
 Tensor Forecaster::loss(const Batch& batch, const Pass& pass) const {
+  if (const std::int64_t steps = FieldInput::steps_of(batch); steps > 1) return rollout_loss(batch, pass, steps);
   const Tensor input = input_->input_of(batch);
   const bool on_fields = options().predict_change || padding_->adds_points();
   const Tensor output = on_fields ? forecast(input, pass) : network_->in_patches(input, pass);
   return loss_of(output, input_->target_of(batch), on_fields ? 0 : network_->patch());
+}
+
+// A step that is run again in the backward pass keeps its input alone, so a rollout keeps K inputs and the activations
+// of one step. The last step is not run again: its activations are used at once.
+Tensor Forecaster::rollout_loss(const Batch& batch, const Pass& pass, std::int64_t steps) const {
+  const RolloutOptions& rollout = options().rollout;
+  const std::vector<double> weights = rollout.weights(steps);
+  std::vector<Tensor> losses;
+  std::vector<double> weights_of_losses;
+  Tensor state = input_->input_of(batch);
+  for (std::int64_t k = 0; k < steps; ++k) {
+    const double weight = weights[static_cast<std::size_t>(k)];
+    const bool is_last = k + 1 == steps, has_loss = weight > 0;
+    // The loss, if the step has one, and the next input, if there is one.
+    const auto run = [this, batch, pass = pass.step(k), k, is_last, has_loss](const std::vector<Tensor>& in) {
+      const Tensor output = forecast(in[0], pass);
+      std::vector<Tensor> made;
+      if (has_loss) made.push_back(loss(output, input_->target_of(batch, k)));
+      if (!is_last) made.push_back(input_->continued(in[0], output, batch, k + 1));
+      return made;
+    };
+    const bool is_recorded = is_last || rollout.rollout_gradient == RolloutGradient::full;
+    const TapeScope recording(is_recorded ? Tape::active() : nullptr);
+    const std::vector<Tensor> made = rollout.recompute_steps && !is_last ? recompute(run, {state}) : run({state});
+    if (has_loss) losses.push_back(made.front());
+    if (has_loss) weights_of_losses.push_back(weight);
+    if (!is_last) state = made.back();
+  }
+  return mean_loss_of_steps(losses, weights_of_losses);
+}
+
+// The weighted mean as a product [1, K]·[K, 1].
+Tensor Forecaster::mean_loss_of_steps(const std::vector<Tensor>& losses, const std::vector<double>& weights) const {
+  if (losses.size() == 1) return losses.front();
+  std::vector<Tensor> columns;
+  for (const Tensor& loss : losses) columns.push_back(loss.view({1, 1, 1}));
+  const std::int64_t count = std::ssize(losses);
+  const Tensor row = vector_on(device(), weights, losses.front().dtype()).view({1, count});
+  return linear(concat_channels(columns).view({1, count}), row, {}, {.out_dtype = row.dtype()}).view({1});
 }
 
 std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology) const {
@@ -97,17 +138,34 @@ std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& tar
 }
 
 std::unique_ptr<Metrics> Forecaster::metrics() const {
-  return std::make_unique<ForecastMetrics>(info_, *options().n_out_channels, options().pixels(), masked_);
+  return std::make_unique<ForecastMetrics>(info_, *options().n_out_channels, options().pixels(), masked_,
+                                           options().rollout.valid_steps());
 }
 
 void Forecaster::score(const Batch& batch, Metrics& metrics) const {
   const TapeScope off(nullptr);
   auto& totals = metrics_of<ForecastMetrics>(metrics);
-  const Tensor input = input_->input_of(batch), target = input_->target_of(batch);
-  const Tensor output = forecast(input);
-  const double mean_loss = loss(output, target).item();
-  totals.add(scores(output, target), mean_loss);
-  if (totals.needs_persistence()) totals.add_persistence(scores(input_->persistence_of(input, batch), target));
+  const std::int64_t last = FieldInput::steps_of(batch) - 1;
+  ISOBAR_CHECK(last + 1 == totals.steps(), "a batch of windows of ", last + 1, " steps is scored as ", totals.steps());
+  const std::vector<double> weights = options().rollout.weights(last + 1);
+  Tensor state = input_->input_of(batch), persistence;
+  if (totals.needs_persistence()) persistence = input_->persistence_of(state, batch);  // of all steps
+  std::vector<double> first;
+  double mean_loss = 0;
+  for (std::int64_t k = 0; k <= last; ++k) {
+    const Tensor target = input_->target_of(batch, k), output = forecast(state);
+    const double weight = weights[static_cast<std::size_t>(k)];
+    if (weight > 0) mean_loss += weight * loss(output, target).item();
+    if (k == 0) {
+      first = scores(output, target);
+      if (persistence.defined()) totals.add_persistence(scores(persistence, target));
+    } else if (k == last) {
+      totals.add_last(scores(output, target));
+      if (persistence.defined()) totals.add_last_persistence(scores(persistence, target));
+    }
+    if (k < last) state = input_->continued(state, output, batch, k + 1);
+  }
+  totals.add(first, mean_loss);
 }
 
 std::optional<RowBand> Forecaster::band() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,8 +18,8 @@ namespace isobar {
 
 // The files of a set, and the pairs of their steps, which refer to the files.
 struct OpenedPairs {
-  OpenedPairs(const FieldSeriesOptions& files, const ForecastRecipe& recipe, DataSplit set)
-      : steps(files), pairs(steps, recipe.pairs_of(set, steps)) {}
+  OpenedPairs(const FieldSeriesOptions& files, const ForecastRecipe& recipe, DataSplit set, bool is_scored)
+      : steps(files), pairs(steps, recipe.pairs_of(set, steps, is_scored)) {}
   OpenedPairs(const OpenedPairs&) = delete;
   OpenedPairs& operator=(const OpenedPairs&) = delete;
 
@@ -41,6 +42,7 @@ class OpenedForecast : public OpenedRecipe {
                  std::vector<std::string> sentences);
 
   const Dataset& train() const override { return train_.pairs; }
+  std::vector<TrainingStage> stages() const override;
   const Dataset& valid() const override { return valid_.pairs; }
   const Dataset* test() const override { return test_ ? &test_->pairs : nullptr; }
   std::vector<std::string> sentences() const override { return sentences_; }
@@ -61,6 +63,7 @@ class OpenedForecast : public OpenedRecipe {
  private:
   FieldSeriesOptions files_of(DataSplit split) const;
   std::vector<std::string> named_channels() const;
+  std::map<std::int64_t, PairDataset> make_shorter_views() const;
   std::unique_ptr<const OpenedPairs> open_test() const;
   FieldsInfo make_info();
   void check_sets() const;
@@ -74,6 +77,7 @@ class OpenedForecast : public OpenedRecipe {
   const OpeningProcess process_;
   const StatisticsPlaces statistics_;
   const OpenedPairs train_;
+  const std::map<std::int64_t, PairDataset> shorter_views_;  // of the training set, by their steps
   // Channels of the training set; the other sets must have the same.
   const std::vector<std::string> names_;
   const OpenedPairs valid_;

@@ -41,7 +41,7 @@ class ForecastOnShapes : public TaskSource {
     const ForecastOptions& forecast = options_.forecast;
     const std::int64_t height = rows ? rows->count : forecast.height(), width = forecast.width();
     return pair_layout({forecast.input_planes(), height, width}, {*forecast.n_out_channels, height, width},
-                       *forecast.time_features);
+                       *forecast.time_features, forecast.rollout.longest(), forecast.given_planes());
   }
 
  private:
@@ -60,7 +60,7 @@ std::vector<KeyTable> ForecastRecipe::keys() {
     own(origins);
     network_->check(network_ports(forecast, *network_), origins.where("img_size"));
   };
-  return {std::move(fields), split.keys()};
+  return {std::move(fields), forecast.rollout.keys(), split.keys()};
 }
 
 std::vector<std::pair<std::string, fs::path>> ForecastRecipe::paths_in(const fs::path& folder) const {
@@ -174,12 +174,13 @@ std::map<std::string, double> ForecastRecipe::log_scales() const {
   return scales;
 }
 
-PairOptions ForecastRecipe::pairs_of(DataSplit set, const FieldSeries& dataset) const {
+PairOptions ForecastRecipe::pairs_of(DataSplit set, const FieldSeries& dataset, bool is_scored) const {
   return {.kind = split.sampler,
           .limit = split.source(set).limit.value_or(0),
           .time_features = *forecast.time_features,
           .windows = windows_of(dataset),
-          .diagnostics_before = set != DataSplit::train};
+          .diagnostics_before = is_scored,
+          .steps = is_scored ? forecast.rollout.valid_steps() : forecast.rollout.longest()};
 }
 
 WindowOptions ForecastRecipe::windows_of(const FieldSeries& dataset) const {

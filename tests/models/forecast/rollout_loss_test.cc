@@ -132,7 +132,7 @@ TEST_CASE("rollout: gradients are finite differences of the loss") {
         for (std::size_t i = 0; i < values.size(); ++i) values[i] += distance * direction(p.name, i);
         forecaster.parameters().weight(p).set_values(values);
       }
-      return forecaster.loss(batch, Pass::training({7, 0})).item();
+      return forecaster.loss(batch, Pass::training({8, 0})).item();
     };
     double slope = 0;
     for (const auto& [name, gradient] : gradients)

@@ -90,7 +90,7 @@ TEST_CASE("rollout options: inputs that neither a forecast nor the data give are
   // A diagnostic is no input, nor is there an older state of one.
   CHECK(refusal_of({"rollout=2", "history=1", R"(channels=["a","b"])", R"(diagnostic_channels=["d"])",
                     R"(forcing_channels=["d"])"}) ==
-        "config key diagnostic_channels in --set holds d, which config key forcing_channels holds too");
+        "config key diagnostic_channels in --set holds d, which forcing_channels holds too");
 }
 
 }  // namespace isobar

@@ -22,7 +22,8 @@ class RolloutRuns : public SmallRuns {
       : SmallRuns(
             " --config tiny --device cpu --threads 1 --set num_iters=6 --set log_every=1 --set warmup=2"
             " --set validate_every=3 --set checkpoint_every=1 --set keep_checkpoints=9 --set dtype=fp64"
-            " --set embed_dim=16 --set depth=2 --set num_heads=2 --set global_batch_size=4 --set dropout=0.2"
+            " --set embed_dim=16 --set depth=2 --set num_heads=2 --set global_batch_size=4 --set grad_accumulation=2 "
+            "--set dropout=0.2"
             " --set num_data_workers=2 --set limit_nsamples=20 --set limit_nsamples_val=3 ") {
     done(command("data synth --out " + path("data").string() +
                  " --train-years 1 --valid-years 1 --steps-per-year 30 --grid 8x16 --channels 2"));

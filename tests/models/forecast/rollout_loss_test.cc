@@ -16,13 +16,13 @@ namespace isobar {
 namespace {
 
 using nlohmann::json;
+using testing::Arithmetic, testing::Golden, testing::kFp64, testing::NamedValues;
 using testing::check_exact, testing::forecast_of, testing::forecaster_of, testing::load;
-using testing::Golden, testing::kFp64, testing::NamedValues;
 
 constexpr std::int64_t kSteps = 3;
 
-RunConfig rollout_config(const Golden& golden, const json& more = {}) {
-  return testing::checked_config(testing::golden_entries(golden, kFp64, more));
+RunConfig rollout_config(const Golden& golden, const json& more = {}, Arithmetic arithmetic = kFp64) {
+  return testing::checked_config(testing::golden_entries(golden, arithmetic, more));
 }
 
 FieldsInfo info_of(const Golden& golden, RunConfig& config) {
@@ -47,10 +47,11 @@ Batch window_of(const Golden& golden) {
   return batch;
 }
 
-Forecaster rollout_forecaster(const Golden& golden, RunConfig& config) {
-  Forecaster forecaster = forecaster_of(config, info_of(golden, config), Device{});
+Forecaster rollout_forecaster(const Golden& golden, RunConfig& config, Device device = {}) {
+  Forecaster forecaster = forecaster_of(config, info_of(golden, config), device);
   Parameters& parameters = forecaster.parameters();
   for (const NamedParameter& p : parameters.named()) parameters.weight(p).set_values(golden.values("weight." + p.name));
+  parameters.round_to_compute();
   return forecaster;
 }
 
@@ -60,14 +61,15 @@ struct FirstPass {
 };
 
 // The first training pass of a run.
-FirstPass first_pass(const Golden& golden, const json& more = {}) {
-  RunConfig config = rollout_config(golden, more);
-  Forecaster forecaster = rollout_forecaster(golden, config);
+FirstPass first_pass(const Golden& golden, const json& more = {}, Arithmetic arithmetic = kFp64) {
+  RunConfig config = rollout_config(golden, more, arithmetic);
+  Forecaster forecaster = rollout_forecaster(golden, config, arithmetic.device);
+  const Batch batch = to_device(window_of(golden), arithmetic.device);
   Tape tape;
   Tensor loss;
   {
     const TapeScope recording(tape);
-    loss = forecaster.loss(window_of(golden), Pass::training({static_cast<std::uint64_t>(config.compute.seed), 0}));
+    loss = forecaster.loss(batch, Pass::training({static_cast<std::uint64_t>(config.compute.seed), 0}));
   }
   return {loss.to_vector(), testing::gradients_of(forecaster.parameters(), tape, loss)};
 }
@@ -90,6 +92,26 @@ TEST_CASE("rollout: loss and gradients of three steps equal PyTorch's in fp64") 
   const FirstPass last = first_pass(golden, {{"rollout_gradient", "last"}, {"rollout_weights", "uniform"}});
   check_exact("loss of the last step", last.loss, golden.values("loss_last"));
   check_gradients_of(golden, last.gradients, "gradient_last");
+}
+
+// In fp32 errors of 1e-7 pass through three steps.
+TEST_CASE("rollout: in lower precisions, on every device, loss and gradients are those of fp64 with their rounding") {
+  const Golden golden("rollout");
+  for (const Arithmetic arithmetic : testing::low_precisions()) {
+    INFO(name_of(arithmetic.dtype) << " on " << name_of(arithmetic.device.kind));
+    const double bound = arithmetic.dtype == DType::fp32 ? 1e-5 : arithmetic.dtype == DType::fp16 ? 1e-2 : 1e-1;
+    const FirstPass pass = first_pass(golden, {{"recompute_steps", true}}, arithmetic);
+    CHECK(std::abs(pass.loss[0] / golden.values("loss")[0] - 1) <= bound);
+    double error = 0, size = 0;
+    for (const auto& [name, gradient] : pass.gradients) {
+      REQUIRE(testing::finite(gradient));
+      const std::vector<double> exact = golden.values("gradient." + name);
+      error = std::hypot(error, testing::norm(testing::difference(gradient, exact)));
+      size = std::hypot(size, testing::norm(exact));
+    }
+    INFO("gradients are off by " << error / size);
+    CHECK(error <= bound * size);
+  }
 }
 
 TEST_CASE("rollout: ten updates equal PyTorch's in fp64") {

@@ -56,6 +56,12 @@ Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& c
   const auto weights = info_.row_weights.begin();
   row_weights_ = vector_on(device, {weights + rows.begin, weights + rows.end}, accumulator);
   if (forecast.channel_weights) channel_weights_ = vector_on(device, *forecast.channel_weights, accumulator);
+  for (const RolloutStage& stage : forecast.rollout.stages()) {
+    std::vector<double> weights = forecast.rollout.weights(stage.steps);
+    std::erase(weights, 0.0);
+    if (weights.size() == 1) continue;  // the loss itself
+    weights_of_losses_[stage.steps] = vector_on(device, weights, accumulator).view({1, std::ssize(weights)});
+  }
 }
 
 std::vector<std::string> Forecaster::output_names() const {
@@ -98,11 +104,9 @@ Tensor Forecaster::rollout_loss(const Batch& batch, const Pass& pass, std::int64
   const RolloutOptions& rollout = options().rollout;
   const std::vector<double> weights = rollout.weights(steps);
   std::vector<Tensor> losses;
-  std::vector<double> weights_of_losses;
   Tensor state = input_->input_of(batch);
   for (std::int64_t k = 0; k < steps; ++k) {
-    const double weight = weights[static_cast<std::size_t>(k)];
-    const bool is_last = k + 1 == steps, has_loss = weight > 0;
+    const bool is_last = k + 1 == steps, has_loss = weights[static_cast<std::size_t>(k)] > 0;
     // The loss, if the step has one, and the next input, if there is one.
     const auto run = [this, batch, pass = pass.step(k), k, is_last, has_loss](const std::vector<Tensor>& in) {
       const Tensor output = forecast(in[0], pass);
@@ -115,20 +119,21 @@ Tensor Forecaster::rollout_loss(const Batch& batch, const Pass& pass, std::int64
     const TapeScope recording(is_recorded ? Tape::active() : nullptr);
     const std::vector<Tensor> made = rollout.recompute_steps && !is_last ? recompute(run, {state}) : run({state});
     if (has_loss) losses.push_back(made.front());
-    if (has_loss) weights_of_losses.push_back(weight);
     if (!is_last) state = made.back();
   }
-  return mean_loss_of_steps(losses, weights_of_losses);
+  return mean_loss_of_steps(losses, steps);
 }
 
 // The weighted mean as a product [1, K]·[K, 1].
-Tensor Forecaster::mean_loss_of_steps(const std::vector<Tensor>& losses, const std::vector<double>& weights) const {
+Tensor Forecaster::mean_loss_of_steps(const std::vector<Tensor>& losses, std::int64_t steps) const {
   if (losses.size() == 1) return losses.front();
   std::vector<Tensor> columns;
   for (const Tensor& loss : losses) columns.push_back(loss.view({1, 1, 1}));
-  const std::int64_t count = std::ssize(losses);
-  const Tensor row = vector_on(device(), weights, losses.front().dtype()).view({1, count});
-  return linear(concat_channels(columns).view({1, count}), row, {}, {.out_dtype = row.dtype()}).view({1});
+  const auto found = weights_of_losses_.find(steps);
+  ISOBAR_CHECK(found != weights_of_losses_.end(), "no stage of config key rollout has ", steps, " steps");
+  const Tensor& weights = found->second;
+  const Tensor row = concat_channels(columns).view({1, std::ssize(losses)});
+  return linear(row, weights, {}, {.out_dtype = weights.dtype()}).view({1});
 }
 
 std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology) const {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -72,7 +73,7 @@ class Forecaster : public Task {
  private:
   Tensor loss_of(const Tensor& forecast, const Tensor& target, std::int64_t patch) const;  // for `patch` see LossInputs
   Tensor rollout_loss(const Batch& batch, const Pass& pass, std::int64_t steps) const;
-  Tensor mean_loss_of_steps(const std::vector<Tensor>& losses, const std::vector<double>& weights) const;
+  Tensor mean_loss_of_steps(const std::vector<Tensor>& losses, std::int64_t steps) const;
   Tensor whole_grid(const Tensor& band) const;
 
   ForecasterOptions options_;
@@ -85,6 +86,9 @@ class Forecaster : public Task {
   std::unique_ptr<FieldInput> input_;
   Tensor row_weights_;      // [LAT], of this rank's rows
   Tensor channel_weights_;  // [n_out], or undefined
+  // By the steps of a rollout: [1, K] of its K losses whose weight is above 0. They lie on the device before a step is
+  // captured.
+  std::map<std::int64_t, Tensor> weights_of_losses_;
 };
 
 }  // namespace isobar

@@ -28,6 +28,7 @@
 #include "kernels/cases/normalize.h"
 #include "kernels/cases/patchify.h"
 #include "kernels/cases/pointwise.h"
+#include "kernels/cases/replace.h"
 #include "kernels/cases/turn.h"
 #include "kernels/common/check.h"
 #include "kernels/cpu/isa.h"
@@ -147,6 +148,10 @@ ISOBAR_BENCH(copy_strided, .dims = "blocks length stride", .base_shape = queries
 ISOBAR_BENCH(add_row, .dims = "groups n", .base_shape = samples, .small_shape = {3, 77}) {
   return ISOBAR_BENCH_CALL(add_row, p.operands(),
                            {.groups = p.shape[0], .n = p.shape[1], .x_dtype = p.dtype, .y_dtype = p.dtype});
+}
+
+ISOBAR_BENCH(replace, .dims = "groups n", .base_shape = samples, .small_shape = {3, 77}) {
+  return ISOBAR_BENCH_CALL(replace, p.operands({"with"}), {.groups = p.shape[0], .n = p.shape[1], .dtype = p.dtype});
 }
 
 ISOBAR_BENCH(gelu_fwd, .dims = "n", .base_shape = hidden, .small_shape = {1001},

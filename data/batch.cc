@@ -12,13 +12,13 @@ std::int64_t batch_size(const Batch& batch) {
   return batch.begin()->second.size(0);
 }
 
-const Tensor& tensor_of(const Batch& batch, const char* name) {
+const Tensor& tensor_of(const Batch& batch, const std::string& name) {
   const auto found = batch.find(name);
   ISOBAR_CHECK(found != batch.end(), "the data set gives no tensor ", name);
   return found->second;
 }
 
-const Tensor& samples_of(const Batch& batch, const char* name, const Shape& sample) {
+const Tensor& samples_of(const Batch& batch, const std::string& name, const Shape& sample) {
   const Tensor& samples = tensor_of(batch, name);
   Shape expected{batch_size(batch)};
   expected.insert(expected.end(), sample.begin(), sample.end());
@@ -71,7 +71,7 @@ Batch empty_batch(const std::vector<TensorSpec>& layout, std::int64_t size, cons
 void read_row(const Dataset& dataset, const SampleKey& key, const Batch& batch, std::int64_t row) {
   std::vector<void*> rows;
   for (const TensorSpec& spec : dataset.layout()) {
-    auto* const first = static_cast<std::byte*>(tensor_of(batch, spec.name.c_str()).data());
+    auto* const first = static_cast<std::byte*>(tensor_of(batch, spec.name).data());
     rows.push_back(first + static_cast<std::size_t>(row) * bytes_of(spec.shape, spec.dtype));
   }
   dataset.read(key, rows);

@@ -21,9 +21,9 @@ using Batch = std::map<std::string, Tensor>;  // name -> [B, ...], with the valu
 std::int64_t batch_size(const Batch& batch);
 
 // The tensor of that name; Error naming it if the batch has none.
-const Tensor& tensor_of(const Batch& batch, const char* name);
+const Tensor& tensor_of(const Batch& batch, const std::string& name);
 // The same, of samples with this shape; Error naming both shapes if they have another one.
-const Tensor& samples_of(const Batch& batch, const char* name, const Shape& sample);
+const Tensor& samples_of(const Batch& batch, const std::string& name, const Shape& sample);
 
 // A copy of every tensor on the device.
 Batch to_device(const Batch& batch, Device device);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "engine/sum_over_ranks.h"
 #include "engine/tensor.h"
@@ -28,6 +29,12 @@ struct LossInputs {
 // What lies behind the last column of fields: copies of that column, or the columns from the first on, as on a globe.
 enum class Behind : std::uint8_t { last_point, first_points };
 
+// Channels [first, first + count) of fields [B, V, LAT, LON].
+struct Planes {
+  Tensor fields;
+  std::int64_t first = 0, count = 0;
+};
+
 // [B, V, LAT, LON] -> [B, V, rows, columns], rows >= LAT, columns >= LON. Added rows are copies of the last row.
 // Returns x itself where nothing is added.
 Tensor pad_fields(const Tensor& x, std::int64_t rows, std::int64_t columns, Behind behind_columns);
@@ -39,8 +46,14 @@ Tensor patchify(const Tensor& image, std::int64_t patch, PatchOrder order, DType
 // [B·T, V·P·P] -> [B, V, LAT, LON].
 Tensor unpatchify(const Tensor& tokens, Shape image_shape, std::int64_t patch, PatchOrder order);
 // x [B, V, LAT, LON], to whose first `channels` channels (0: to all) those of fields [B, as many or more, LAT, LON] are
-// added; no gradient to fields.
+// added.
 Tensor add_leading_channels(const Tensor& x, const Tensor& fields, std::int64_t channels = 0);
+// Some of the channels of each tensor, one tensor behind the other: [B, V0, LAT, LON], [B, V1, LAT, LON], ... ->
+// [B, sum of the counts, LAT, LON]. The gradient of the channels that are left out is 0.
+Tensor join_planes(const std::vector<Planes>& parts);
+// x [B, V, LAT, LON] with other values at the points whose flag is not 0: those of `with`, [B, V, LAT, LON], or
+// [V, LAT, LON] for every sample. flags: [V, LAT, LON] i32. No gradient to the values that are replaced, nor to `with`.
+Tensor replace_points(const Tensor& x, const Tensor& with, const Tensor& flags);
 // [B, V, LAT, LON] or [B·T, P·P·V], [B, V, LAT, LON] -> [1]; no gradient to target.
 Tensor forecast_loss(const Tensor& pred, const Tensor& target, const LossInputs& inputs);
 

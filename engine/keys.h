@@ -44,6 +44,12 @@ using PerAxis = std::variant<std::int64_t, std::array<std::int64_t, 3>>;
 // [first, end) of numbered things, or the texts that stand for the two: dates for steps.
 using RangeValue = std::variant<std::array<std::int64_t, 2>, std::array<std::string, 2>>;
 
+// One number from the first iteration on, or several, each {from iteration, number}.
+using StagedNumber = std::variant<std::int64_t, std::vector<std::array<std::int64_t, 2>>>;
+
+// A word that stands for numbers, or the numbers.
+using WordOrNumbers = std::variant<std::string, std::vector<double>>;
+
 // Texts by name.
 using TextMap = std::map<std::string, std::string>;
 
@@ -52,11 +58,12 @@ using NumberOrWord = std::variant<double, std::string>;
 using NumbersOrWords = std::map<std::string, NumberOrWord>;
 
 // Where a key's value is stored. An optional without a value is null.
-using KeyPlace = std::variant<bool*, std::int64_t*, double*, std::string*, Choice, std::array<std::int64_t, 2>*,
-                              std::array<double, 2>*, std::optional<bool>*, std::optional<std::int64_t>*,
-                              std::optional<std::array<std::int64_t, 2>>*, std::optional<std::vector<std::string>>*,
-                              std::optional<std::vector<double>>*, PerAxis*, std::optional<std::string>*,
-                              std::optional<RangeValue>*, std::optional<TextMap>*, std::optional<NumbersOrWords>*>;
+using KeyPlace =
+    std::variant<bool*, std::int64_t*, double*, std::string*, Choice, std::array<std::int64_t, 2>*,
+                 std::array<double, 2>*, std::optional<bool>*, std::optional<std::int64_t>*,
+                 std::optional<std::array<std::int64_t, 2>>*, std::optional<std::vector<std::string>>*,
+                 std::optional<std::vector<double>>*, PerAxis*, std::optional<std::string>*, std::optional<RangeValue>*,
+                 std::optional<TextMap>*, std::optional<NumbersOrWords>*, StagedNumber*, WordOrNumbers*>;
 
 struct Key {
   std::string name;

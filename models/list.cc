@@ -43,6 +43,12 @@ const Entry& entry_of(const std::vector<Entry>& list, const char* key, const std
 
 }  // namespace
 
+const TrainingStage& stage_after(const std::vector<TrainingStage>& stages, std::int64_t iterations) {
+  ISOBAR_CHECK(!stages.empty() && stages.front().from_iteration == 0, "no stage of the training begins at iteration 0");
+  const auto later = std::ranges::upper_bound(stages, iterations, {}, &TrainingStage::from_iteration);
+  return *std::prev(later);
+}
+
 std::unique_ptr<OpenedPrediction> Recipe::open_prediction(const PredictionRequest&, const GivenWeights& weights) const {
   throw_error(weights.file.string(), " is a model of a task whose predictions isobar predict does not write");
 }

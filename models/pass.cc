@@ -18,6 +18,12 @@ Pass Pass::over(std::int64_t count) const {
   return same;
 }
 
+Pass Pass::step(std::int64_t k) const {
+  Pass same = *this;
+  same.masks_.stream += static_cast<std::uint64_t>(k) << 48;
+  return same;
+}
+
 Pass Pass::stage(std::int64_t number) const {
   Pass same = *this;
   same.masks_.stream += static_cast<std::uint64_t>(number) * kMasksOfStage;

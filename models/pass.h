@@ -21,6 +21,9 @@ class Pass {
 
   // The same pass over `count` samples of this rank. run_stages and the layers need this number.
   Pass over(std::int64_t count) const;
+  // The same pass for step k >= 0 of a rollout. Its masks are those of other streams, 2^48 apart: an iteration has 2^16
+  // numbers, so that 2^32 passes come before they would meet. Step 0 has the masks of the pass itself.
+  Pass step(std::int64_t k) const;
   // The same pass for stage `number` of the network, with its own kMasksOfStage mask numbers.
   Pass stage(std::int64_t number) const;
 

@@ -32,6 +32,17 @@ struct GivenWeights {
   Settings settings;
 };
 
+// From this iteration on (counted from 0), training reads this view of the training samples: as many as
+// OpenedRecipe::train() has, in the same order, with other tensors.
+struct TrainingStage {
+  std::int64_t from_iteration = 0;
+  const Dataset* samples = nullptr;
+  std::string sentence = {};  // for people: "forecasts of 2 steps"
+};
+
+// The stage of the iteration after `iterations` iterations. `stages` are in order, the first from 0.
+const TrainingStage& stage_after(const std::vector<TrainingStage>& stages, std::int64_t iterations);
+
 // How the data of a run are opened.
 struct OpenRequest {
   // The run's own folder for what is computed of the data, which opening leaves as it is; empty: nothing will be kept.
@@ -45,7 +56,9 @@ struct OpenRequest {
 // A recipe whose data are open. It keeps what it needs of the recipe, and may outlive it.
 class OpenedRecipe : public TaskSource {  // is not copied: samples refer to the files
  public:
-  virtual const Dataset& train() const = 0;
+  virtual const Dataset& train() const = 0;  // of stages, that whose samples hold most
+  // How training changes what it reads. By default it never does.
+  virtual std::vector<TrainingStage> stages() const { return {{0, &train()}}; }
   virtual const Dataset& valid() const = 0;
   virtual const Dataset* test() const = 0;  // scored once, at the end; null: the config names none
 

@@ -246,6 +246,133 @@ def forecast_case(generator, model, steps=4):
     return {"initial": initial.float(), "mean": mean, "std": std, "forecast": torch.stack(forecasts)}
 
 
+# Of the rollout: two channels, a and b, of which b has missing points and its mask is an input plane; a diagnostic d; a
+# forcing f; a computed plane and a constant; one older state; the four time planes.
+ROLLOUT_STEPS, ROLLOUT_BATCH, ROLLOUT_CHANNELS, ROLLOUT_FILL, ROLLOUT_EDGE = 3, 2, 2, 1.5, 1
+ROLLOUT_WEIGHTS = [0.5, 1.0, 2.0]
+ROLLOUT = {"img_size": [HEIGHT, WIDTH], "patch_size": PATCH, "embed_dim": 2 * HEAD_DIM, "depth": 2, "num_heads": 2,
+           "dropout": 0.2, "seed": 8, "n_in_channels": 3, "n_out_channels": 3, "channel_names": ["a", "b", "d", "f"],
+           "channels": ["a", "b"], "diagnostic_channels": ["d"], "forcing_channels": ["f"],
+           "computed_channels": ["cos_zenith"], "constant_channels": {"z": "file:z"}, "history": 1,
+           "time_features": True, "predict_change": True, "missing": {"b": ROLLOUT_FILL}, "missing_masks": ["b"],
+           "rollout": ROLLOUT_STEPS, "rollout_weights": ROLLOUT_WEIGHTS, "boundary_width": ROLLOUT_EDGE}
+
+
+def masked_relative_l2(pred, target):
+    """relative_l2 over the points that the target has."""
+    present = ~target.isnan()
+    error = torch.where(present, pred - target.nan_to_num(), 0).square().flatten(1).sum(1)
+    return (error.sqrt() / target.nan_to_num().square().flatten(1).sum(1).sqrt()).mean()
+
+
+class RolloutBatch:
+    """The raw fields of a window, and what they are normalised with."""
+
+    def __init__(self, generator):
+        def draw(*shape):
+            return fp32_exact(torch.randn(*shape, generator=generator, dtype=torch.float64))
+
+        self.means = torch.tensor([0.5, -1.0, 0.25, 2.0, 0.125, 3.0], dtype=torch.float64)  # a, b, d, f, planes
+        self.stds = torch.tensor([2.0, 0.5, 1.5, 4.0, 0.75, 1.25], dtype=torch.float64)
+        grid = (HEIGHT, WIDTH)
+        self.never = torch.zeros(3, *grid, dtype=torch.bool)  # of a, b, d
+        self.never[1, 2:4, 3:6] = True
+        self.input = draw(ROLLOUT_BATCH, 7, *grid)  # a, b; a, b one step older; f; the planes
+        self.targets = [draw(ROLLOUT_BATCH, 3, *grid) for _ in range(ROLLOUT_STEPS)]  # a, b, d
+        self.given = [draw(ROLLOUT_BATCH, 2, *grid) for _ in range(ROLLOUT_STEPS - 1)]  # f, computed
+        self.times = [fp32_exact(torch.rand(ROLLOUT_BATCH, TIME_PLANES, generator=generator, dtype=torch.float64))
+                      for _ in range(ROLLOUT_STEPS)]
+        for fields in (self.input[:, 1], self.input[:, 3], *(target[:, 1] for target in self.targets)):
+            fields[:, self.never[1]] = math.nan
+            fields[torch.rand(fields.shape, generator=generator) < 0.1] = math.nan  # these come and go
+
+    def tensors(self):
+        named = {"input": self.input, "target": self.targets[0], "time": self.times[0]}
+        for step in range(2, ROLLOUT_STEPS + 1):
+            named |= {f"target.{step}": self.targets[step - 1], f"given.{step}": self.given[step - 2],
+                      f"time.{step}": self.times[step - 1]}
+        return {name: tensor.float() for name, tensor in named.items()} | {
+            "means": self.means, "stds": self.stds, "never_there": self.never.float()}
+
+    def normalised(self, fields, channels):
+        mean, std = (v[channels][:, None, None] for v in (self.means, self.stds))
+        return (fields - mean) / std
+
+    def target(self, step):
+        return self.normalised(self.targets[step], [0, 1, 2])
+
+    def filled(self, fields):
+        """A normalised state [B, 2, ...] without missing points."""
+        fill = (ROLLOUT_FILL - self.means[1]) / self.stds[1]
+        return torch.stack([fields[:, 0], torch.where(fields[:, 1].isnan(), fill, fields[:, 1])], 1)
+
+    def planes(self, step, raw_b):
+        """What comes behind the states: f, the planes, b's mask, the time."""
+        given = self.input[:, 4:6] if step == 0 else self.given[step - 1]
+        planes = self.normalised(torch.cat([given, self.input[:, 6:]], 1), [3, 4, 5])
+        time = self.times[step][:, :, None, None].expand(-1, -1, HEIGHT, WIDTH)
+        return torch.cat([planes, (~raw_b.isnan()).double()[:, None], time], 1)
+
+    def first(self):
+        states = [self.filled(self.normalised(self.input[:, i:i + 2], [0, 1])) for i in (0, 2)]
+        return torch.cat([*states, self.planes(0, self.input[:, 1])], 1)
+
+    def continued(self, before, forecast, step):
+        truth = self.targets[step - 1][:, :2]
+        state, given = forecast[:, :2], self.filled(self.normalised(truth, [0, 1]))
+        fill = (ROLLOUT_FILL - self.means[1]) / self.stds[1]
+        state = torch.where(self.never[:2], fill, state)
+        edge = torch.ones(HEIGHT, WIDTH, dtype=torch.bool)
+        edge[ROLLOUT_EDGE:-ROLLOUT_EDGE, ROLLOUT_EDGE:-ROLLOUT_EDGE] = False
+        state = torch.where(edge, given, state)
+        return torch.cat([state, before[:, :2], self.planes(step, truth[:, 1])], 1)
+
+
+def rollout_loss(model, batch, iteration, gradient="full"):
+    """The loss of the rollout; gradient "last": steps before the last one are data, and the last loss alone counts."""
+    loss, x = 0, batch.first()
+    for step in range(ROLLOUT_STEPS):
+        last = step + 1 == ROLLOUT_STEPS
+        drops = reference.Drops(ROLLOUT["dropout"], ROLLOUT["depth"], ROLLOUT["seed"], (iteration << 16) + (step << 48))
+        with torch.set_grad_enabled(gradient == "full" or last):
+            y = model(x, drops)
+            y = torch.cat([y[:, :2] + x[:, :2], y[:, 2:]], 1)
+            weight = ROLLOUT_WEIGHTS[step] / sum(ROLLOUT_WEIGHTS) if gradient == "full" else float(last)
+            loss = loss + weight * masked_relative_l2(y, batch.target(step))
+            x = None if last else batch.continued(x, y, step + 1)
+    return loss
+
+
+def rollout_case(generator):
+    model = draw_parameters(generator, reference.ViT((HEIGHT, WIDTH), PATCH, 12, 3, 2 * HEAD_DIM, 2, 2))
+    batch = RolloutBatch(generator)
+    tensors = batch.tensors() | {f"weight.{name}": p.detach().float() for name, p in model.named_parameters()}
+    for gradient in ("full", "last"):
+        one = clone(model)
+        loss = rollout_loss(one, batch, 0, gradient)
+        loss.backward()
+        suffix = "" if gradient == "full" else "_last"
+        tensors[f"loss{suffix}"] = loss.detach().reshape(1)
+        tensors |= {f"gradient{suffix}.{name}": g for name, g in gradients(one).items()}
+    trained = clone(model)
+    optimizer, losses, norms, rates = adam(trained), [], [], []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss = rollout_loss(trained, batch, step)
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(trained.parameters(), math.inf).item())
+        rates.append(cosine_rate(5e-3, step))
+        optimizer.param_groups[0]["lr"] = rates[-1]
+        optimizer.step()
+        losses.append(loss.item())
+    tensors |= {f"adam.{name}": p.detach() for name, p in trained.named_parameters()}
+    tensors |= {f"adam.{key}": torch.tensor(v, dtype=torch.float64)
+                for key, v in {"losses": losses, "grad_norms": norms, "rates": rates}.items()}
+    settings = {"lr": 5e-3, "num_iters": STEPS, "betas": [0.9, 0.95], "eps": 1e-8}
+    return tensors, {"config": ROLLOUT, "training": settings,
+                     "parameters": [name for name, _ in model.named_parameters()]}
+
+
 def attention_case(generator):
     """Causal attention of as many queries as keys, of fewer and of more. Tensors are [T, heads, channels of a head]."""
     tensors = {}
@@ -604,6 +731,9 @@ def main():
 
     tensors, metadata = digits_case(generator)
     write(tensors, out / "digits.safetensors", **metadata)
+
+    tensors, metadata = rollout_case(torch.Generator().manual_seed(23))
+    write(tensors, out / "rollout.safetensors", **metadata)
 
     weights, tensors, metadata = cnn_case(torch.Generator().manual_seed(22))
     write(weights, out / "cnn_weights.safetensors")

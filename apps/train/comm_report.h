@@ -19,10 +19,10 @@ struct RankHolds {
   HeldBytes weights, gradients, moments;
 };
 
-// The lines of a report on `steps` steps that communicated `counted`; `predicted` is of one step. Every rank of `world`
-// calls it with its own numbers, and gets: the traffic of the first rank, the ranks on which the two differ, and what
-// ranks hold: a line for all that hold the same.
-std::string report_traffic(const CommLedger& predicted, const CommLedger& counted, std::int64_t steps,
+// The lines of a report on `steps` steps that communicated `counted`, where `expected` was predicted. Every rank of
+// `world` calls it with its own numbers, and gets: the traffic of the first rank, the ranks on which the two differ,
+// and what ranks hold: a line for all that hold the same.
+std::string report_traffic(const CommLedger& expected, const CommLedger& counted, std::int64_t steps,
                            const RankHolds& holds, const Communicator& world);
 
 }  // namespace isobar

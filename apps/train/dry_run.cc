@@ -66,6 +66,12 @@ struct ShapedRank {
   Trainer trainer;
 };
 
+std::vector<TensorSpec> layout_of_samples(const TaskSource& source, const Dataset* samples,
+                                          const std::optional<RowBand>& rows) {
+  if (samples == nullptr) return source.sample_layout(rows);
+  return rows ? samples->band(*rows)->layout() : samples->layout();
+}
+
 // Rates do not change what a step needs, and a graph is not for ranks that are not there.
 TrainerOptions on_shapes(TrainerOptions options) {
   options.schedule = {};
@@ -77,7 +83,7 @@ TrainerOptions on_shapes(TrainerOptions options) {
 }  // namespace
 
 StepPrediction predict_step(const TaskSource& source, const TrainerOptions& given, const PlannedRank& place,
-                            DeviceKind like) {
+                            DeviceKind like, const Dataset* samples) {
   const TrainerOptions options = on_shapes(given);
   options.batch.cut(0, place.sizes.dp);  // Error where it has too few samples
   const Device device = meta_like(like);
@@ -92,7 +98,8 @@ StepPrediction predict_step(const TaskSource& source, const TrainerOptions& give
   const OwnMemoryLedger memory;
   ShapedRank rank(source, options, place, device, world);
   const Communicator& dp = rank.parallel.dp;
-  ShapedParts parts(source.sample_layout(rank.task->band()), options.batch.cut(dp.rank(), dp.size()), device);
+  ShapedParts parts(layout_of_samples(source, samples, rank.task->band()), options.batch.cut(dp.rank(), dp.size()),
+                    device);
   const CommLedger before = rank.parallel.world.ledger();
   const CostAccount kernels;
   const StageWatch stages;

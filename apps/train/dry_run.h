@@ -45,9 +45,10 @@ struct StepPrediction {
 };
 
 // like: the kind of device that the step will run on. The batch is a whole one. Not in it: a CUDA graph, which keeps a
-// copy of its batch and of what its passes hold. Throws Error where the model or the batch cannot be split in that way.
+// copy of its batch and of what its passes hold. samples: the view that the step reads; null: the source's. Throws
+// Error where the model or the batch cannot be split in that way.
 StepPrediction predict_step(const TaskSource& source, const TrainerOptions& options, const PlannedRank& rank,
-                            DeviceKind like);
+                            DeviceKind like, const Dataset* samples = nullptr);
 
 // Lines for people.
 std::string to_text(const StepPrediction& prediction);

@@ -112,13 +112,13 @@ void EvaluationSet::try_first_batch() {
 
 Loaders::Loaders(const Dataset& train, const Dataset& valid, const ReadingOptions& reading, const BatchOptions& batch,
                  std::int64_t seed, Device device, ReadingRank rank)
-    : train_(holding_a_batch(samples_of(rank, train, train_band_), batch)),
+    : train_(&holding_a_batch(samples_of(rank, train, train_band_), batch)),
       reading_(reading),
       batch_(batch),
       seed_(seed),
       device_(device),
       rank_(rank),
-      train_loader_(train_, Sampler(train.samples(), reading.shuffle, static_cast<std::uint64_t>(seed)),
+      train_loader_(*train_, Sampler(train.samples(), reading.shuffle, static_cast<std::uint64_t>(seed)),
                     loader_options(reading, batch.cut(rank.rank, rank.ranks), device)),
       valid_(judged(valid)),
       uploads_(device.kind == DeviceKind::cpu ? nullptr : std::make_shared<gpu::OwnedStream>(device)) {}
@@ -161,6 +161,16 @@ void Loaders::seek(Cursor cursor) {
   ahead_.reset();
   current_.reset();
   train_loader_.seek(cursor);
+}
+
+void Loaders::use(const Dataset& view) {
+  const Cursor next = cursor();
+  std::unique_ptr<Dataset> band;
+  const Dataset& samples = samples_of(rank_, view, band);
+  seek(next);  // what was read ahead of it holds the tensors of the old view
+  train_loader_.use(samples);
+  train_ = &samples;
+  train_band_ = std::move(band);
 }
 
 }  // namespace isobar

@@ -91,7 +91,7 @@ class Loaders {
   // The same for another set, which must outlive the result.
   EvaluationSet judged(const Dataset& set) const;
 
-  std::int64_t train_samples() const { return train_.samples(); }  // includes samples of dropped incomplete batches
+  std::int64_t train_samples() const { return train_->samples(); }  // includes samples of dropped incomplete batches
   std::int64_t iterations_per_epoch() const { return parts_per_epoch() / batch_.grad_accumulation; }
 
   // Reads the first batch of each set, which detects NaN and damaged files, then seeks back to the start.
@@ -107,6 +107,8 @@ class Loaders {
   // The position in the training set: what next() returns next.
   Cursor cursor() const { return ahead_ ? ahead_->at : train_loader_.cursor(); }
   void seek(Cursor cursor);
+  // Continues with another view of the same training samples (Loader::use), which must outlive this object.
+  void use(const Dataset& view);
   std::int64_t parts_per_epoch() const { return train_loader_.batches_per_epoch(); }
 
  private:
@@ -120,7 +122,7 @@ class Loaders {
   std::unique_ptr<Upload> upload_next();
 
   std::unique_ptr<Dataset> train_band_;  // null: the set is read whole
-  const Dataset& train_;
+  const Dataset* train_;
   ReadingOptions reading_;
   BatchOptions batch_;
   std::int64_t seed_;

@@ -50,8 +50,10 @@ void train_as_rank(const Parallel& parallel, const PlannedRank& planned, OpenedR
   check_agreement(world, findings_of(*task));
   if (!run.init.empty()) read_model(run.init, *task);
   Trainer trainer(*task, trainer_options(run), parallel);
-  Loaders loaders(run.data.train(), run.data.valid(), config.reading, config.batch, config.compute.seed, run.device,
-                  {parallel.dp.rank(), parallel.dp.size(), task->band()});
+  const std::vector<TrainingStage> stages = run.data.stages();
+  const std::int64_t done = run.found.checkpoint ? run.found.checkpoint->step : 0;
+  Loaders loaders(*stage_after(stages, done).samples, run.data.valid(), config.reading, config.batch,
+                  config.compute.seed, run.device, {parallel.dp.rank(), parallel.dp.size(), task->band()});
   if (!run.found.is_resumed) loaders.try_first_batches();
   if (run.data.test() != nullptr) loaders.judged(*run.data.test()).try_first_batch();
   world.barrier();  // no rank has found an error: an existing run may be overwritten
@@ -65,8 +67,11 @@ void train_as_rank(const Parallel& parallel, const PlannedRank& planned, OpenedR
   }
   try {
     RunSetup setup = run.setup;
-    if (setup.comm_report)
-      setup.traffic_of_step = predict_step(run.data, trainer_options(run), planned, run.device.kind).traffic;
+    setup.stages = stages;
+    for (const TrainingStage& stage : stages)
+      if (setup.comm_report)
+        setup.traffic_of_step.push_back(
+            predict_step(run.data, trainer_options(run), planned, run.device.kind, stage.samples).traffic);
     TrainingRun training(folder, std::move(setup), parallel, loaders, run.data.test(), *task, trainer,
                          run.found.checkpoint);
     work.reset();

@@ -58,6 +58,7 @@ TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& para
       trainer_(trainer),
       lines_(make_log_lines(task.log_style())),
       first_iteration_(checkpoint ? checkpoint->step : 0),
+      stage_(&stage_after(setup_.stages, first_iteration_)),
       metrics_(task.metrics()) {
   if (setup_.agrees_late) agreement_.emplace(parallel_.world, 2, task_.device());
   if (folder != nullptr) begin_record(*folder, checkpoint);
@@ -69,6 +70,8 @@ TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& para
   log(concat(task_.network(), " with ", task_.parameters().count(), " parameters on ", name_of(task_.device().kind),
              "; ", loaders_.train_samples(), " training samples, ", loaders_.iterations_per_epoch(),
              " iterations an epoch, ", loaders_.valid().samples(), " validation samples"));
+  for (const TrainingStage& stage : setup_.stages)
+    if (setup_.stages.size() > 1) log(concat("from iteration ", stage.from_iteration + 1, " on: ", stage.sentence));
   log(memory_line("before the first iteration"), /*show=*/false);
 }
 
@@ -178,15 +181,25 @@ void TrainingRun::log_notices() const {
   for (const std::string& line : take_notices()) log(line);
 }
 
+// Another stage begins with the next iteration, or none. No rank has read ahead for it.
+void TrainingRun::begin_stage() {
+  const TrainingStage& stage = stage_after(setup_.stages, trainer_.iteration());
+  if (&stage == stage_) return;
+  stage_ = &stage;
+  loaders_.use(*stage.samples);
+  trainer_.begin_stage();
+  log(concat("iteration ", trainer_.iteration() + 1, " begins a stage: ", stage.sentence));
+}
+
 void TrainingRun::step() {
+  begin_stage();
   mark_profiler_window();
   if (trainer_.iteration() % loaders_.iterations_per_epoch() == 0) epoch_ = {};
   const Clock::time_point start = Clock::now();
   const CommLedger before = setup_.comm_report ? parallel_.world.ledger() : CommLedger();
   const StepResult result = trainer_.step([this] { return loaders_.next(); },
                                           [this](bool for_next_step) {
-                                            if (!for_next_step || trainer_.iteration() + 1 < setup_.num_iters)
-                                              loaders_.read_ahead();
+                                            if (!for_next_step || is_followed()) loaders_.read_ahead();
                                           });
   log_notices();
   is_validated_ = false;
@@ -202,7 +215,23 @@ void TrainingRun::step() {
     step_->seconds = seconds_since(start);
     agree(sums);
   }
-  if (setup_.comm_report) traffic_ += parallel_.world.ledger().since(before);
+  if (setup_.comm_report) {
+    traffic_ += parallel_.world.ledger().since(before);
+    predicted_ += predicted_traffic();
+  }
+}
+
+// During a step: whether the next one reads the same view of the samples.
+bool TrainingRun::is_followed() const {
+  const std::int64_t next = trainer_.iteration() + 1;
+  return next < setup_.num_iters && &stage_after(setup_.stages, next) == stage_;
+}
+
+// Of a step of this stage, and of agree().
+CommLedger TrainingRun::predicted_traffic() const {
+  CommLedger predicted = setup_.traffic_of_step[static_cast<std::size_t>(stage_ - setup_.stages.data())];
+  if (parallel_.world.size() > 1) predicted.add("world", Verb::all_reduce, 1, 2 * sizeof(double));
+  return predicted;
 }
 
 // Nobody asks at once for the loss of this iteration, nor does anything happen behind it.
@@ -244,9 +273,7 @@ void TrainingRun::report_uncounted() const {
 
 // All ranks have their part in it.
 void TrainingRun::report_communication() const {
-  CommLedger predicted = setup_.traffic_of_step;
-  if (parallel_.world.size() > 1) predicted.add("world", Verb::all_reduce, 1, 2 * sizeof(double));  // agree()
-  log(report_traffic(predicted, traffic_, trainer_.iteration() - first_iteration_, trainer_.holds(), parallel_.world));
+  log(report_traffic(predicted_, traffic_, trainer_.iteration() - first_iteration_, trainer_.holds(), parallel_.world));
 }
 
 // Once it is made, the checkpoint knows of it too: what is killed before the next one does not validate again.

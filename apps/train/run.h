@@ -24,6 +24,7 @@
 #include "apps/train/trainer.h"
 #include "comm/async_sum.h"
 #include "comm/parallel.h"
+#include "models/recipe.h"
 #include "models/task.h"
 
 namespace isobar {
@@ -34,21 +35,22 @@ struct RunSetup {
   RunOptions options;
   std::int64_t num_iters = 0;
   std::int64_t global_batch_size = 0;
-  std::string precision;           // for people
-  std::string rank_map;            // for the log of several ranks
-  std::vector<std::string> notes;  // on the samples, for the log
-  nlohmann::ordered_json config;   // as config.json has it; kept with the weights
-  bool autotune = false;           // a GPU chooses the algorithms of its products by time
-  bool comm_report = false;        // at the end: what ranks told each other, predicted beside counted
-  CommLedger traffic_of_step{};    // with comm_report: as predicted for this rank (apps/train/dry_run.h)
-  bool ranks_differ = false;       // replicas are not kept equal: gradients are not exchanged
-  bool agrees_late = false;        // on losses and stopping, an iteration later, where nobody needs it at once
+  std::string precision;                         // for people
+  std::string rank_map;                          // for the log of several ranks
+  std::vector<std::string> notes;                // on the samples, for the log
+  nlohmann::ordered_json config;                 // as config.json has it; kept with the weights
+  bool autotune = false;                         // a GPU chooses the algorithms of its products by time
+  bool comm_report = false;                      // at the end: what ranks told each other, predicted beside counted
+  std::vector<TrainingStage> stages = {};        // of the training samples, at least one
+  std::vector<CommLedger> traffic_of_step = {};  // with comm_report: of each stage, as predicted for this rank
+  bool ranks_differ = false;                     // replicas are not kept equal: gradients are not exchanged
+  bool agrees_late = false;  // on losses and stopping, an iteration later, where nobody needs it at once
 };
 
 class TrainingRun {
  public:
-  // folder: prepared; null on all ranks but the first. test: a set to score at the end; null: none. checkpoint: where
-  // to go on from; none: from the beginning.
+  // folder: prepared; null on all ranks but the first. loaders: of the stage that the checkpoint is in. test: a set to
+  // score at the end; null: none. checkpoint: where to go on from; none: from the beginning.
   TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& parallel, Loaders& loaders, const Dataset* test,
               Task& task, Trainer& trainer, const std::optional<Checkpoint>& checkpoint);
 
@@ -73,6 +75,9 @@ class TrainingRun {
   void note(const Step& step);
   void report_communication() const;
   void report_uncounted() const;
+  void begin_stage();
+  bool is_followed() const;
+  CommLedger predicted_traffic() const;
   void step();
   void validate();
   void make_up_for_validation();
@@ -118,7 +123,8 @@ class TrainingRun {
   std::int64_t first_iteration_;
   Clock::time_point start_ = Clock::now();
   Tally since_line_, total_;
-  CommLedger traffic_;  // of its steps
+  CommLedger traffic_, predicted_;  // of its steps; predicted_ with comm_report only
+  const TrainingStage* stage_;      // that the loaders read
   std::int64_t saved_iteration_ = -1;
   std::optional<Step> step_;           // the last one, until the ranks have agreed on it
   std::optional<AsyncSum> agreement_;  // on it: sum of losses, number of ranks that are to stop

@@ -26,7 +26,7 @@ class SerialPlan : public StepPlan {
 
 // The graph reads `batches`, one a part, which are filled before every launch. The first step of a process runs as it
 // is, so that libraries have loaded and chosen their algorithms before one is captured. An incomplete batch does too:
-// its shapes are others.
+// its shapes are others. So does the first step of a stage, whose shapes are others from then on.
 class CapturedPlan : public StepPlan {
  public:
   void run(Passes& passes, StepParts& parts, const ReadAhead& read_ahead) override {
@@ -35,6 +35,12 @@ class CapturedPlan : public StepPlan {
     else
       serial_.run(passes, parts, read_ahead);
     has_run_ = true;
+  }
+
+  void begin_stage() override {
+    graph_.reset();
+    batches_.clear();
+    has_run_ = false;
   }
 
   // What a graph holds between two steps, and what other passes leave in the pool, is never needed at once.
@@ -69,7 +75,7 @@ class CapturedPlan : public StepPlan {
   }
 
   SerialPlan serial_;
-  bool has_run_ = false;  // this process has made a step
+  bool has_run_ = false;  // this process has made a step of this stage
   std::vector<Batch> batches_;
   std::optional<gpu::Graph> graph_;
 };

@@ -19,6 +19,8 @@ class StepPlan {
   virtual ~StepPlan() = default;
   // All passes of an update: the gradients add up in the parameters, the losses in `passes`.
   virtual void run(Passes& passes, StepParts& parts, const ReadAhead& read_ahead) = 0;
+  // The next batches have other tensors than those before.
+  virtual void begin_stage() {}
   // Before and after a validation: gives free memory of the device back, if updates keep memory apart from the pool.
   virtual void trim(Device device) { static_cast<void>(device); }
 };

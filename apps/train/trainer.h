@@ -62,6 +62,9 @@ class Trainer {
   StepResult step(
       const NextBatch& next, const ReadAhead& read_ahead = [](bool) {});
 
+  // The batches of the next steps have other tensors than those before. The host has waited for the last step.
+  void begin_stage() { plan_->begin_stage(); }
+
   // The passes of a step, with its first batch, and those of a validation, with its first and last ones, for what
   // libraries do when they are first asked. Nothing that a run will need is changed.
   void rehearse(Loaders& loaders);

@@ -21,8 +21,11 @@ Windows::Windows(const FieldSeries& series, WindowOptions options) : series_(ser
 }
 
 std::int64_t Windows::input_planes() const {
-  return std::ssize(options_.channels) * (1 + options_.history) + std::ssize(options_.forcings) +
-         (options_.computed ? std::ssize(options_.computed->names()) : 0) + std::ssize(options_.constants);
+  return std::ssize(options_.channels) * (1 + options_.history) + given_planes() + std::ssize(options_.constants);
+}
+
+std::int64_t Windows::given_planes() const {
+  return std::ssize(options_.forcings) + (options_.computed ? std::ssize(options_.computed->names()) : 0);
 }
 
 bool Windows::has_inputs(std::int64_t step) const {
@@ -31,8 +34,11 @@ bool Windows::has_inputs(std::int64_t step) const {
          (options_.history == 0 || series_.regular(oldest, step));
 }
 
-bool Windows::has_window(std::int64_t first) const {
-  return has_inputs(first) && series_.has_pair(first);
+bool Windows::has_window(std::int64_t first, std::int64_t steps) const {
+  if (!has_inputs(first)) return false;
+  for (std::int64_t k = 0; k < steps; ++k)
+    if (!series_.has_pair(first + k * series_.dt())) return false;
+  return true;
 }
 
 void Windows::read_input(std::int64_t step, RowBand rows, float* out) const {
@@ -41,16 +47,19 @@ void Windows::read_input(std::int64_t step, RowBand rows, float* out) const {
     series_.read_channels(step - back * series_.dt(), options_.channels, rows, out);
     out += std::ssize(options_.channels) * pixels;
   }
-  series_.read_channels(step, options_.forcings, rows, out);
-  out += std::ssize(options_.forcings) * pixels;
-  if (options_.computed) {
-    const std::optional<double> hours = series_.hours_since_1970(step);
-    ISOBAR_CHECK(hours, series_.file_name_of(step), " has no 'time', which computed channels need");
-    options_.computed->write(*hours, rows.first, rows.count, out);
-    out += std::ssize(options_.computed->names()) * pixels;
-  }
+  read_given(step, rows, out);
+  out += given_planes() * pixels;
   for (const ConstantField& constant : options_.constants)
     out = std::copy_n(constant.values.begin() + rows.first * series_.width(), pixels, out);
+}
+
+void Windows::read_given(std::int64_t step, RowBand rows, float* out) const {
+  series_.read_channels(step, options_.forcings, rows, out);
+  if (!options_.computed) return;
+  const std::optional<double> hours = series_.hours_since_1970(step);
+  ISOBAR_CHECK(hours, series_.file_name_of(step), " has no 'time', which computed channels need");
+  options_.computed->write(*hours, rows.first, rows.count,
+                           out + std::ssize(options_.forcings) * rows.count * series_.width());
 }
 
 void Windows::read_diagnostics(std::int64_t step, RowBand rows, float* out) const {

@@ -1,9 +1,8 @@
-// add, add_row, add_leading_channels, dropout, drop_path.
+// add, add_row, dropout, drop_path.
 #include "kernels/elementwise.h"
 
 #include <algorithm>
 
-#include "engine/field_ops.h"
 #include "engine/ops/common.h"
 #include "kernels/dropout.h"
 
@@ -93,26 +92,6 @@ Tensor add_row(const Tensor& x, const Tensor& row, std::int64_t first, std::int6
   ISOBAR_CHECK(x.numel() % (count * cols) == 0, "add_row: ", to_string(x.shape()), " is no repetition of ", count,
                " rows of ", to_string(row.shape()));
   return add_part_of_row(x, row, first * cols, count * cols);
-}
-
-Tensor add_leading_channels(const Tensor& x, const Tensor& fields, std::int64_t channels) {
-  check_operands("add_leading_channels", {{"the input", x, 4}, {"the tensor of fields", fields, 4}});
-  const std::int64_t batch = x.size(0);
-  ISOBAR_CHECK(batch >= 1, "add_leading_channels: ", to_string(x.shape()), " holds no sample");
-  const std::int64_t n = x.numel() / batch, stride = fields.numel() / batch;
-  const std::int64_t added = channels == 0 ? n : channels * x.size(2) * x.size(3);
-  ISOBAR_CHECK(channels >= 0 && added <= n && fields.size(0) == batch && stride >= added &&
-                   fields.size(2) == x.size(2) && fields.size(3) == x.size(3),
-               "add_leading_channels: ", to_string(fields.shape()), " has no leading channels ", to_string(x.shape()));
-  ISOBAR_CHECK(!fields.tracked(), "add_leading_channels: the fields get no gradient, and must not be tracked");
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  for (std::int64_t b = 0; b < batch; ++b)
-    run_add(x.detach().slice(b * n, {added}).data(), x.dtype(), fields.slice(b * stride, {added}).data(),
-            fields.dtype(), y.slice(b * n, {added}).data(), y.dtype(), added, x.device());
-  if (added < n) copy_strided(y, {added, n}, x.detach(), {added, n}, batch, n - added);
-  Tape::record("add_leading_channels", {&x}, {}, {&y},
-               [x = Target(x)](Gradients& gradients, const std::vector<Tensor>& dy) { gradients.give(x, dy[0]); });
-  return y;
 }
 
 Tensor dropout(const Tensor& x, float p, DropoutKey key, const ElementWindow& window) {

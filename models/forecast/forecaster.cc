@@ -4,6 +4,8 @@
 
 #include "comm/sharded_axis.h"
 #include "data/fields/log_scale.h"
+#include "data/fields/pairs.h"
+#include "engine/conv_ops.h"
 #include "engine/field_ops.h"
 #include "engine/ops.h"
 #include "engine/tape.h"
@@ -54,6 +56,14 @@ Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& c
   const auto weights = info_.row_weights.begin();
   row_weights_ = vector_on(device, {weights + rows.begin, weights + rows.end}, accumulator);
   if (forecast.channel_weights) channel_weights_ = vector_on(device, *forecast.channel_weights, accumulator);
+  ISOBAR_CHECK(!masked_ || forecast.rollout.longest() == 1 || !compute.cuda_graph, "cuda_graph: a rollout of fields ",
+               "with missing points weighs its steps by each batch, which a captured graph cannot");
+  for (const RolloutStage& stage : forecast.rollout.stages()) {
+    std::vector<double> weights = forecast.rollout.weights(stage.steps);
+    std::erase(weights, 0.0);
+    if (weights.size() == 1) continue;  // the loss itself
+    weights_of_losses_[stage.steps] = vector_on(device, weights, accumulator).view({1, std::ssize(weights)});
+  }
 }
 
 std::vector<std::string> Forecaster::output_names() const {
@@ -83,6 +93,7 @@ Tensor Forecaster::loss(const Tensor& forecast, const Tensor& target) const {
 // If no op needs whole fields, the loss is computed in the order of the head's patches, which saves three passes over
 // the forecast.
 Tensor Forecaster::loss(const Batch& batch, const Pass& pass) const {
+  if (const std::int64_t steps = FieldInput::steps_of(batch); steps > 1) return rollout_loss(batch, pass, steps);
   const Tensor input = input_->input_of(batch);
   const bool on_fields = options().predict_change || padding_->adds_points();
   const Tensor output = on_fields ? forecast(input, pass) : network_->in_patches(input, pass);
@@ -98,18 +109,96 @@ bool Forecaster::has_weight(std::span<const std::int32_t> points) const {
   return false;
 }
 
-double Forecaster::weight(const Batch& batch) const {
-  if (counts_samples()) return Task::weight(batch);
-  const Tensor& points = samples_of(batch, "points", {*options().n_out_channels});
-  std::vector<double> bands(static_cast<std::size_t>(points.size(0)), 1.0);  // of each sample, those with weight
-  if (holds_values(points.device())) {
+Forecaster::Counted Forecaster::counted(const Batch& batch) const {
+  const std::int64_t steps = FieldInput::steps_of(batch);
+  const auto samples = static_cast<std::size_t>(batch_size(batch)),
+             outputs = static_cast<std::size_t>(*options().n_out_channels);
+  std::vector<double> bands(static_cast<std::size_t>(steps) * samples, 1.0);  // of each sample, those with weight
+  for (std::int64_t k = 0; k < steps; ++k) {
+    const Tensor& points = samples_of(batch, at_step("points", k), {*options().n_out_channels});
+    if (!holds_values(points.device())) continue;
     const Tensor host = points.to(Device{});
-    const auto outputs = static_cast<std::size_t>(host.size(1));
-    for (std::size_t b = 0; b < bands.size(); ++b)
-      bands[b] = has_weight({host.data_as<std::int32_t>() + b * outputs, outputs}) ? 1 : 0;
+    for (std::size_t b = 0; b < samples; ++b)
+      bands[static_cast<std::size_t>(k) * samples + b] =
+          has_weight({host.data_as<std::int32_t>() + b * outputs, outputs}) ? 1 : 0;
   }
   if (!bands.empty()) parallel_.cp.all_reduce(bands);
-  return static_cast<double>(std::ranges::count_if(bands, [](double count) { return count > 0; }));
+  const std::vector<double> weights = options().rollout.weights(steps);
+  Counted counted{.by_step = std::vector<double>(weights.size())};
+  for (std::size_t b = 0; b < samples; ++b) {
+    bool counts = false;
+    for (std::size_t k = 0; k < weights.size(); ++k) {
+      const bool is_there = bands[k * samples + b] > 0;
+      counted.by_step[k] += is_there ? 1 : 0;
+      counts = counts || (is_there && weights[k] > 0);
+    }
+    counted.at_any += counts ? 1 : 0;
+  }
+  return counted;
+}
+
+double Forecaster::weight(const Batch& batch) const {
+  return counts_samples() ? Task::weight(batch) : counted(batch).at_any;
+}
+
+// Those of the config. Where points may be missing, the loss of a step is a mean over fewer samples than count in the
+// batch: a sample's loss at a step of which it has no point is 0.
+std::vector<double> Forecaster::weights_of_steps(const Batch& batch) const {
+  std::vector<double> weights = options().rollout.weights(FieldInput::steps_of(batch));
+  if (counts_samples() || weights.size() == 1) return weights;
+  const Counted counts = counted(batch);
+  for (std::size_t k = 0; k < weights.size(); ++k)
+    weights[k] *= counts.at_any > 0 ? counts.by_step[k] / counts.at_any : 0;
+  return weights;
+}
+
+// A step that is run again in the backward pass keeps its input alone, so a rollout keeps K inputs and the activations
+// of one step. The last step is not run again: its activations are used at once.
+Tensor Forecaster::rollout_loss(const Batch& batch, const Pass& pass, std::int64_t steps) const {
+  const RolloutOptions& rollout = options().rollout;
+  const std::vector<double> of_config = rollout.weights(steps);
+  std::vector<Tensor> losses;
+  Tensor state = input_->input_of(batch);
+  for (std::int64_t k = 0; k < steps; ++k) {
+    const bool is_last = k + 1 == steps, has_loss = of_config[static_cast<std::size_t>(k)] > 0;
+    // The loss, if the step has one, and the next input, if there is one.
+    const auto run = [this, batch, pass = pass.step(k), k, is_last, has_loss](const std::vector<Tensor>& in) {
+      const Tensor output = forecast(in[0], pass);
+      std::vector<Tensor> made;
+      if (has_loss) made.push_back(loss(output, input_->target_of(batch, k)));
+      if (!is_last) made.push_back(input_->continued(in[0], output, batch, k + 1));
+      return made;
+    };
+    const bool is_recorded = is_last || rollout.rollout_gradient == RolloutGradient::full;
+    const TapeScope recording(is_recorded ? Tape::active() : nullptr);
+    const std::vector<Tensor> made = rollout.recompute_steps && !is_last ? recompute(run, {state}) : run({state});
+    if (has_loss) losses.push_back(made.front());
+    if (!is_last) state = made.back();
+  }
+  return mean_loss_of_steps(losses, weights_of_steps(batch));
+}
+
+// The weighted mean as a product [1, K]·[K, 1].
+Tensor Forecaster::mean_loss_of_steps(const std::vector<Tensor>& losses, std::vector<double> weights) const {
+  if (losses.size() == 1) return losses.front();
+  const Tensor row = weights_on_device(std::move(weights));
+  std::vector<Tensor> columns;
+  for (const Tensor& loss : losses) columns.push_back(loss.view({1, 1, 1}));
+  return linear(concat_channels(columns).view({1, std::ssize(losses)}), row, {}, {.out_dtype = row.dtype()}).view({1});
+}
+
+// [1, K], those of the K steps that have a loss.
+Tensor Forecaster::weights_on_device(std::vector<double> weights) const {
+  const std::vector<double> of_config = options().rollout.weights(std::ssize(weights));
+  if (counts_samples()) {
+    const auto found = weights_of_losses_.find(std::ssize(weights));
+    ISOBAR_CHECK(found != weights_of_losses_.end(), "no stage of config key rollout has ", weights.size(), " steps");
+    return found->second;
+  }
+  std::vector<double> with_loss;
+  for (std::size_t k = 0; k < weights.size(); ++k)
+    if (of_config[k] > 0) with_loss.push_back(weights[k]);
+  return vector_on(row_weights_.device(), with_loss, row_weights_.dtype()).view({1, std::ssize(with_loss)});
 }
 
 std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& target, const Tensor& climatology) const {
@@ -119,17 +208,34 @@ std::vector<double> Forecaster::scores(const Tensor& forecast, const Tensor& tar
 }
 
 std::unique_ptr<Metrics> Forecaster::metrics() const {
-  return std::make_unique<ForecastMetrics>(info_, *options().n_out_channels, options().pixels(), masked_);
+  return std::make_unique<ForecastMetrics>(info_, *options().n_out_channels, options().pixels(), masked_,
+                                           options().rollout.valid_steps());
 }
 
 void Forecaster::score(const Batch& batch, Metrics& metrics) const {
   const TapeScope off(nullptr);
   auto& totals = metrics_of<ForecastMetrics>(metrics);
-  const Tensor input = input_->input_of(batch), target = input_->target_of(batch);
-  const Tensor output = forecast(input);
-  const double mean_loss = loss(output, target).item();
-  totals.add(scores(output, target), mean_loss, weight(batch));
-  if (totals.needs_persistence()) totals.add_persistence(scores(input_->persistence_of(input, batch), target));
+  const std::int64_t last = FieldInput::steps_of(batch) - 1;
+  ISOBAR_CHECK(last + 1 == totals.steps(), "a batch of windows of ", last + 1, " steps is scored as ", totals.steps());
+  const std::vector<double> weights = weights_of_steps(batch);
+  Tensor state = input_->input_of(batch), persistence;
+  if (totals.needs_persistence()) persistence = input_->persistence_of(state, batch);  // of all steps
+  std::vector<double> first;
+  double mean_loss = 0;
+  for (std::int64_t k = 0; k <= last; ++k) {
+    const Tensor target = input_->target_of(batch, k), output = forecast(state);
+    const double weight = weights[static_cast<std::size_t>(k)];
+    if (weight > 0) mean_loss += weight * loss(output, target).item();
+    if (k == 0) {
+      first = scores(output, target);
+      if (persistence.defined()) totals.add_persistence(scores(persistence, target));
+    } else if (k == last) {
+      totals.add_last(scores(output, target));
+      if (persistence.defined()) totals.add_last_persistence(scores(persistence, target));
+    }
+    if (k < last) state = input_->continued(state, output, batch, k + 1);
+  }
+  totals.add(first, mean_loss, weight(batch));
 }
 
 std::optional<RowBand> Forecaster::band() const {

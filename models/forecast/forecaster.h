@@ -1,8 +1,13 @@
 // The task of forecasting fields: a network from normalised fields to normalised fields some steps later, optionally
-// predicting the change; the loss and the scores.
+// predicting the change; the loss and the scores. The loss of a rollout, of K steps each of which continues the one
+// before (models/forecast/rollout_options.h), with F the network, theta its weights, m_k the masks of step k:
+//
+//   y_k = F(x_k; theta, m_k) [+ the channels of x_k],  x_(k+1) = FieldInput::continued(x_k, y_k)
+//   L = sum_k w_k l(y_k, t_k),  k = 0 ... K - 1,  sum_k w_k = 1
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,8 +34,8 @@ struct ForecasterOptions {
   std::string valid_time = {};  // of the target, for pictures, "2013-01-01 06:00"; empty: not shown
 };
 
-// Each context-parallel rank has a band of rows of every field: there LAT counts the rows of the band. Losses and
-// scores are those of the whole grid, on all ranks.
+// A batch's windows say how many steps a rollout has. Each context-parallel rank has a band of rows of every field:
+// there LAT counts the rows of the band. Losses and scores are those of the whole grid, on all ranks.
 class Forecaster : public Task {
  public:
   // Weights are initialised from compute.seed. Error for fp64 on a GPU. loss, score, scores and pictures are collective
@@ -73,7 +78,18 @@ class Forecaster : public Task {
 
  private:
   Tensor loss_of(const Tensor& forecast, const Tensor& target, std::int64_t patch) const;  // for `patch` see LossInputs
+  // Of the samples of a batch that may miss points: how many have a point with weight at each step, and at any of the
+  // steps whose loss counts, over all bands.
+  struct Counted {
+    std::vector<double> by_step;  // [steps]
+    double at_any = 0;
+  };
+  Counted counted(const Batch& batch) const;
   bool has_weight(std::span<const std::int32_t> points) const;
+  std::vector<double> weights_of_steps(const Batch& batch) const;
+  Tensor rollout_loss(const Batch& batch, const Pass& pass, std::int64_t steps) const;
+  Tensor mean_loss_of_steps(const std::vector<Tensor>& losses, std::vector<double> weights) const;
+  Tensor weights_on_device(std::vector<double> weights) const;
   Tensor whole_grid(const Tensor& band) const;
 
   ForecasterOptions options_;
@@ -86,6 +102,9 @@ class Forecaster : public Task {
   std::unique_ptr<FieldInput> input_;
   Tensor row_weights_;      // [LAT], of this rank's rows
   Tensor channel_weights_;  // [n_out], or undefined
+  // By the steps of a rollout: [1, K] of its K losses whose weight is above 0. They lie on the device before a step is
+  // captured.
+  std::map<std::int64_t, Tensor> weights_of_losses_;
 };
 
 }  // namespace isobar

@@ -5,6 +5,9 @@
 
 #include "data/fields/calendar.h"
 #include "data/fields/log_scale.h"
+#include "data/fields/longitude.h"
+#include "data/fields/pairs.h"
+#include "engine/field_ops.h"
 #include "kernels/elementwise.h"
 #include "kernels/normalize.h"
 
@@ -65,10 +68,14 @@ FieldInput::FieldInput(const ForecastOptions& options, const FieldsInfo& info, R
             {}};
   target_ = {on_device(part(means, 0, outputs)), on_device(part(stds, 0, outputs)), {}};
   before_ = {on_device(part(means, prognostics, outputs)), on_device(part(stds, prognostics, outputs)), {}};
+  later_ = later_scale(info, fill);
   for (std::int64_t c = 0; c < outputs; ++c)
     log_scales_.push_back(
         info.channel_names.empty() ? 0 : options.log_scale(info.channel_names[static_cast<std::size_t>(c)]));
-  if (fill.empty()) return;
+  if (fill.empty()) {
+    set_replaced_points(info);
+    return;
+  }
   ISOBAR_CHECK(std::ssize(fill) == options.variables(), "missing points: ", fill.size(), " values to fill ",
                options.variables(), " channels with");
   input_.fill = on_device(by_input_plane(options, fill, info.extra_means));
@@ -83,6 +90,45 @@ FieldInput::FieldInput(const ForecastOptions& options, const FieldsInfo& info, R
     const auto band = info.never_there.begin() + static_cast<std::ptrdiff_t>(c * pixels + first);
     never_.insert(never_.end(), band, band + rows.count * options.width());
   }
+  set_replaced_points(info);
+}
+
+FieldInput::Scale FieldInput::later_scale(const FieldsInfo& info, const std::vector<double>& fill) const {
+  ForecastOptions newest = options_;
+  newest.history = 0;
+  const auto by_plane = [&](const std::vector<double>& of_variables, const std::vector<double>& of_extras) {
+    return vector_on(device_, by_input_plane(newest, of_variables, of_extras), DType::fp64);
+  };
+  Scale scale{by_plane(statistics_.means, info.extra_means), by_plane(statistics_.stds, info.extra_stds)};
+  if (std::ssize(fill) != options_.variables()) return scale;
+  scale.fill = by_plane(fill, info.extra_means);
+  if (options_.masks() > 0) scale.masks = mask_planes(newest, info);
+  return scale;
+}
+
+// Flags are kept only if forecasts are continued: they take as much memory as a state.
+void FieldInput::set_replaced_points(const FieldsInfo& info) {
+  if (!options_.rollout.continues()) return;
+  const std::int64_t channels = options_.prognostics(), columns = options_.width();
+  const Shape shape{channels, rows_.count, columns};
+  const auto flags_of = [&](auto is_replaced) {
+    std::vector<double> flags(static_cast<std::size_t>(numel_of(shape)));
+    for (std::size_t i = 0; i < flags.size(); ++i) flags[i] = is_replaced(static_cast<std::int64_t>(i)) ? 1 : 0;
+    return vector_on(device_, flags, DType::i32).view(shape);
+  };
+  if (!never_.empty()) {
+    never_flags_ = flags_of([&](std::int64_t i) { return never_[static_cast<std::size_t>(i)] != 0; });
+    std::vector<double> values(static_cast<std::size_t>(numel_of(shape)));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = fills_[i / static_cast<std::size_t>(rows_.count * columns)];
+    never_values_ = vector_on(device_, values, dtype_).view(shape);
+  }
+  const std::int64_t edge = options_.rollout.boundary_width, side = go_round(info.longitudes) ? 0 : edge;
+  if (edge == 0) return;
+  edge_flags_ = flags_of([&](std::int64_t i) {
+    const std::int64_t row = rows_.first + i / columns % rows_.count, column = i % columns;
+    return row < edge || row >= options_.height() - edge || column < side || column >= columns - side;
+  });
 }
 
 // The numbers of the input's planes whose masks are given.
@@ -133,15 +179,53 @@ Tensor FieldInput::input_of(const Batch& batch) const {
   return normalised(fields, input_, *options_.time_features ? samples_of(batch, "time", {kTimeFeatures}) : Tensor());
 }
 
-Tensor FieldInput::target_of(const Batch& batch) const {
-  return normalised(samples_of(batch, "target", {target_.planes(), rows_.count, options_.width()}), target_, {});
+Tensor FieldInput::target_of(const Batch& batch, std::int64_t step) const {
+  return normalised(samples_of(batch, at_step("target", step), {target_.planes(), rows_.count, options_.width()}),
+                    target_, {});
+}
+
+std::int64_t FieldInput::steps_of(const Batch& batch) {
+  std::int64_t steps = 1;
+  while (batch.contains(at_step("target", steps))) ++steps;
+  return steps;
+}
+
+// What the data give of the input of a later step, [B, channels + forcings + planes + masks + time, LAT, LON]: the
+// channels are those of the target before it, and constants those of the first input.
+Tensor FieldInput::given_at(const Batch& batch, std::int64_t step) const {
+  const std::int64_t height = rows_.count, width = options_.width();
+  const Tensor& first = samples_of(batch, "input", {input_.planes(), height, width});
+  const Tensor& channels = samples_of(batch, at_step("target", step - 1), {target_.planes(), height, width});
+  const std::int64_t given = options_.given_planes();
+  const std::int64_t constants = later_.planes() - options_.prognostics() - given;
+  std::vector<Planes> parts{{channels, 0, options_.prognostics()}};
+  if (given > 0) parts.push_back({samples_of(batch, at_step("given", step), {given, height, width}), 0, given});
+  if (constants > 0) parts.push_back({first, input_.planes() - constants, constants});
+  const bool is_whole = parts.size() == 1 && target_.planes() == options_.prognostics();
+  return normalised(is_whole ? channels : join_planes(parts), later_,
+                    *options_.time_features ? samples_of(batch, at_step("time", step), {kTimeFeatures}) : Tensor());
+}
+
+Tensor FieldInput::continued(const Tensor& before, const Tensor& forecast, const Batch& batch,
+                             std::int64_t step) const {
+  const std::int64_t channels = options_.prognostics(), older = channels * options_.history;
+  const Tensor given = given_at(batch, step);
+  Tensor state = forecast.size(1) == channels ? forecast : join_planes({{forecast, 0, channels}});
+  if (never_flags_.defined()) state = replace_points(state, never_values_, never_flags_);
+  if (edge_flags_.defined()) state = replace_points(state, leading_channels(given, channels), edge_flags_);
+  std::vector<Planes> parts{{state, 0, channels}};
+  if (older > 0) parts.push_back({before, 0, older});
+  if (given.size(1) > channels) parts.push_back({given, channels, given.size(1) - channels});
+  return parts.size() == 1 ? state : join_planes(parts);
 }
 
 Tensor FieldInput::input_after(const Tensor& before, const Tensor& forecast, const Tensor& next) const {
   ISOBAR_CHECK(!forecast.tracked(), "a forecast that is continued passes no gradient back: it must not be recorded");
   const std::int64_t channels = options_.prognostics();
   const Tensor input = Tensor::empty(next.shape(), next.dtype(), device_);
-  copy_channels(input, 0, forecast, 0, channels);
+  const Tensor own = leading_channels(forecast, channels);
+  const Tensor state = edge_flags_.defined() ? replace_points(own, leading_channels(next, channels), edge_flags_) : own;
+  copy_channels(input, 0, state, 0, channels);
   copy_channels(input, channels, before, 0, channels * options_.history);
   const std::int64_t states = channels * (1 + options_.history);
   copy_channels(input, states, next, states, next.size(1) - states);

@@ -13,7 +13,8 @@
 namespace isobar {
 
 // Batches have the tensors of data/fields/pairs.h: "input" [B, planes, LAT, LON] and "target" [B, n_out, LAT, LON]
-// fp32 with the values of the files and, with time features, "time" [B, 4] fp64.
+// fp32 with the values of the files and, with time features, "time" [B, 4] fp64; those of windows also have the tensors
+// of later steps. Steps of a window are counted from 0.
 class FieldInput {
  public:
   // dtype: of the normalised fields; fp32 or fp64. rows: the rows of the grid in batches and forecasts. fill:
@@ -27,10 +28,17 @@ class FieldInput {
   // (x - mean) / std of every channel: [B, planes(), LAT, LON] and [B, n_out, LAT, LON]. Error naming a tensor that the
   // batch does not have, or whose shape is not the model's.
   Tensor input_of(const Batch& batch) const;
-  Tensor target_of(const Batch& batch) const;
+  Tensor target_of(const Batch& batch, std::int64_t step = 0) const;
+  // The number of steps of the batch's windows.
+  static std::int64_t steps_of(const Batch& batch);
+  // The input of step `step` >= 1 of a window. `forecast` is that of the step before, and `before` its input; gradients
+  // pass to both. Of the forecast come the channels, but for points that the data never have, which are filled, and for
+  // the edges (boundary_width), which are the batch's. Of `before` come older states. Forcings, planes and masks are
+  // the batch's at the time of the step.
+  Tensor continued(const Tensor& before, const Tensor& forecast, const Batch& batch, std::int64_t step) const;
   // The input of the next step of a rollout: `next`, the input that the data give for that step, with the forecast in
-  // place of its channels, and the channels of `before`, the input of this step, in place of older ones. The forecast
-  // must not be recorded on a tape: no gradient passes through here.
+  // place of its channels but for the edges (boundary_width), and the channels of `before`, the input of this step, in
+  // place of older ones. The forecast must not be recorded on a tape: no gradient passes through here.
   Tensor input_after(const Tensor& before, const Tensor& forecast, const Tensor& next) const;
 
   // A forecast [1, n_out, LAT, LON] with NaN where the data never have a value, and with what such points of an input
@@ -57,6 +65,9 @@ class FieldInput {
   };
   Tensor with_never_there(const Tensor& forecast, bool filled) const;
   Tensor mask_planes(const ForecastOptions& options, const FieldsInfo& info) const;
+  Scale later_scale(const FieldsInfo& info, const std::vector<double>& fill) const;
+  void set_replaced_points(const FieldsInfo& info);
+  Tensor given_at(const Batch& batch, std::int64_t step) const;
   Tensor normalised(const Tensor& fields, const Scale& scale, const Tensor& time) const;
 
   ForecastOptions options_;
@@ -65,9 +76,13 @@ class FieldInput {
   DType dtype_;
   Device device_;
   Scale input_, target_, before_;
+  Scale later_;  // of what the data give of a later input: channels, forcings and planes, without older states
   std::vector<double> log_scales_;   // [n_out], 0: the channel is read as it is
   std::vector<double> fills_;        // [n_out], normalised; empty: no points are missing
   std::vector<std::uint8_t> never_;  // [n_out, LAT, LON] of these rows: 1 where the data never have a value; or empty
+  // Which points of a forecast's channels are not its own in the next input, [channels, LAT, LON] i32, and what points
+  // that the data never have are taken for there, in the dtype of the fields. Undefined if there are none.
+  Tensor never_flags_, never_values_, edge_flags_;
 };
 
 // `values` as a tensor [n].

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "data/fields/units.h"
+#include "kernels/common/check.h"
 
 namespace isobar {
 namespace {
@@ -28,35 +29,50 @@ double mean_ratio(const std::vector<double>& rmse, const std::vector<double>& pe
 
 }  // namespace
 
-ForecastMetrics::ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, std::int64_t pixels, bool masked)
+ForecastMetrics::ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, std::int64_t pixels, bool masked,
+                                 std::int64_t steps)
     : info_(info),
       names_(info.channel_names.begin(), info.channel_names.begin() + outputs),
       initial_(outputs, pixels, masked),
-      forecast_(initial_),
-      persistence_(initial_) {}
+      steps_(steps),
+      leads_{{initial_, initial_}} {
+  if (steps > 1) leads_.push_back({initial_, initial_, "last_", concat(" after ", steps, " steps")});
+}
 
 void ForecastMetrics::add(std::span<const double> forecast_sums, double mean_loss, double weight) {
-  forecast_.add(forecast_sums);
+  leads_.front().forecast.add(forecast_sums);
   loss_[0] += mean_loss * weight;
   loss_[1] += weight;
 }
 
+ForecastMetrics::Lead& ForecastMetrics::last() {
+  ISOBAR_CHECK(leads_.size() > 1, "the rollouts of these metrics have one step");
+  return leads_.back();
+}
+
 void ForecastMetrics::begin() {
-  forecast_ = initial_;
+  for (Lead& lead : leads_) {
+    lead.forecast = initial_;
+    if (!persistence_known_) lead.persistence = initial_;
+  }
   loss_ = {};
-  if (!persistence_known_) persistence_ = initial_;
 }
 
 std::vector<std::span<double>> ForecastMetrics::sums() {
-  std::vector<std::span<double>> sums{forecast_.raw(), loss_};
-  if (!persistence_known_) sums.push_back(persistence_.raw());
+  std::vector<std::span<double>> sums{leads_.front().forecast.raw(), loss_};
+  for (std::size_t lead = 1; lead < leads_.size(); ++lead) sums.push_back(leads_[lead].forecast.raw());
+  for (Lead& lead : leads_)
+    if (!persistence_known_) sums.push_back(lead.persistence.raw());
   return sums;
 }
 
 std::string ForecastMetrics::lack() const {
-  const std::vector<double> points = forecast_.points();
-  for (std::size_t c = 0; c < names_.size(); ++c)
-    if (points[c] == 0) return "channel " + names_[c] + " is missing at every point of every target";
+  for (const Lead& lead : leads_) {
+    const std::vector<double> points = lead.forecast.points();
+    for (std::size_t c = 0; c < names_.size(); ++c)
+      if (points[c] == 0)
+        return concat("channel ", names_[c], " is missing at every point of every target", lead.title);
+  }
   return loss_[1] == 0 ? "no point of a target has a weight in the loss" : "";
 }
 
@@ -70,34 +86,42 @@ std::vector<Figure> ForecastMetrics::figures(const std::string& name, const std:
 
 Report ForecastMetrics::report(DataSplit split) const {
   Report report;
-  const auto append = [](std::vector<Figure>& to, const std::vector<Figure>& from) {
-    to.insert(to.end(), from.begin(), from.end());
-  };
-  append(report.line, figures("rmse", rmse(), false));
-  append(report.line, figures("persistence_rmse", persistence_rmse(), false));
-  // The names for the validation set are older and stay unchanged.
-  const std::string of_persistence =
-      split == DataSplit::valid ? "persistence_rmse" : figure_of(split, "persistence_rmse");
-  append(report.summary, figures(figure_of(split, "rmse"), rmse(), false));
-  append(report.summary, figures(of_persistence, persistence_rmse(), false));
-  append(report.summary, figures(figure_of(split, "rmse_physical"), rmse(), true));
-  append(report.summary, figures(of_persistence + "_physical", persistence_rmse(), true));
-  const std::vector<double> mean_sample_rmse = forecast_.mean_sample_rmse();
+  for (const Lead& lead : leads_) add_figures(report, lead, split);
+  const std::vector<double> mean_sample_rmse = leads_.front().forecast.mean_sample_rmse();
   for (std::size_t c = 0; c < names_.size(); ++c) report.scalars.emplace_back(rmse_tag(names_[c]), mean_sample_rmse[c]);
-  add_curves(report);
+  for (const Lead& lead : leads_) add_curves(report, lead);
   report.sentence = sentence();
-  report.table = table(split);
+  for (const Lead& lead : leads_)
+    report.table +=
+        concat(report.table.empty() ? "" : "\n", table(lead, concat("RMSE of the ", name_of_set(split), lead.title)));
   return report;
 }
 
+void ForecastMetrics::add_figures(Report& report, const Lead& lead, DataSplit split) const {
+  const std::vector<double> rmse = lead.forecast.rmse(), persistence = lead.persistence.rmse();
+  const auto append = [](std::vector<Figure>& to, const std::vector<Figure>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  const std::string name = lead.prefix + "rmse", of_persistence = lead.prefix + "persistence_rmse";
+  // The names for the validation set are older and stay unchanged.
+  const std::string summed_up = split == DataSplit::valid ? of_persistence : figure_of(split, of_persistence);
+  append(report.line, figures(name, rmse, false));
+  append(report.line, figures(of_persistence, persistence, false));
+  append(report.summary, figures(figure_of(split, name), rmse, false));
+  append(report.summary, figures(summed_up, persistence, false));
+  append(report.summary, figures(figure_of(split, name + "_physical"), rmse, true));
+  append(report.summary, figures(summed_up + "_physical", persistence, true));
+}
+
 // The curves of metrics.jsonl as one group, each with persistence for comparison.
-void ForecastMetrics::add_curves(Report& report) const {
-  const std::vector<double> rmse = this->rmse(), persistence = persistence_rmse();
+void ForecastMetrics::add_curves(Report& report, const Lead& lead) const {
+  const std::vector<double> rmse = lead.forecast.rmse(), persistence = lead.persistence.rmse();
   for (std::size_t c = 0; c < names_.size(); ++c) {
-    const std::string forecast_tag = "RMSE/" + names_[c], persistence_tag = "RMSE of persistence/" + names_[c];
+    const std::string forecast_tag = "RMSE" + lead.title + "/" + names_[c],
+                      persistence_tag = "RMSE of persistence" + lead.title + "/" + names_[c];
     report.scalars.emplace_back(forecast_tag, rmse[c]);
     report.scalars.emplace_back(persistence_tag, persistence[c]);
-    report.charts.push_back({"RMSE beside persistence", names_[c], {forecast_tag, persistence_tag}});
+    report.charts.push_back({"RMSE beside persistence" + lead.title, names_[c], {forecast_tag, persistence_tag}});
   }
 }
 
@@ -110,18 +134,21 @@ std::string ForecastMetrics::sentence() const {
   for (std::size_t c = 0; c < std::min(kMaxShown, names_.size()); ++c)
     each << ", " << names_[c] << ' ' << rmse[c] << " (" << persistence[c] << ')';
   if (names_.size() > kMaxShown) each << ", ...";
+  if (leads_.size() > 1)
+    each << "; after " << steps_ << " steps " << std::fixed << std::setprecision(1)
+         << 100 * mean_ratio(leads_.back().forecast.rmse(), leads_.back().persistence.rmse()) << " %";
   std::ostringstream line;
   line << "RMSE (persistence): " << std::fixed << std::setprecision(1) << 100 * mean_ratio(rmse, persistence)
        << " % of it on average" << each.str();
   return line.str();
 }
 
-std::string ForecastMetrics::table(DataSplit split) const {
-  const std::vector<double> rmse = this->rmse(), persistence = persistence_rmse();
+std::string ForecastMetrics::table(const Lead& lead, const std::string& what) const {
+  const std::vector<double> rmse = lead.forecast.rmse(), persistence = lead.persistence.rmse();
   std::size_t width = 8;
   for (const std::string& name : names_) width = std::max(width, name.size());
   std::ostringstream out;
-  out << "RMSE of the " << name_of_set(split) << ": normalised, and in the variables' own units\n";
+  out << what << ": normalised, and in the variables' own units\n";
   out << std::left << std::setw(static_cast<int>(width)) << "variable" << std::right << std::setw(10) << "forecast"
       << std::setw(13) << "persistence" << std::setw(7) << "ratio" << std::setw(14) << "forecast" << std::setw(13)
       << "persistence"

@@ -1,4 +1,5 @@
-// The metrics of forecasts during training: RMSE of every variable, beside that of the persistence forecast.
+// The metrics of forecasts during training: RMSE of every variable, beside that of the persistence forecast. Those of
+// rollouts: after their first step, and after their last.
 #pragma once
 
 #include <array>
@@ -14,14 +15,19 @@ namespace isobar {
 
 class ForecastMetrics : public Metrics {
  public:
-  // Scores the first `outputs` channels of the fields, on a grid of `pixels` points; masked: some may be missing.
-  // `info` must outlive this object.
-  ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, std::int64_t pixels, bool masked = false);
+  // Scores the first `outputs` channels of the fields, on a grid of `pixels` points; masked: some may be missing;
+  // steps: of the rollouts. `info` must outlive this object.
+  ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, std::int64_t pixels, bool masked = false,
+                  std::int64_t steps = 1);
 
-  // Adds a batch: the sums [B, outputs, 4], masked [B, outputs, 6], of kernels/forecast_scores.h, the mean loss, and
-  // the number of samples that it is the mean of.
+  // Adds a batch: the sums [B, outputs, 4], masked [B, outputs, 6], of kernels/forecast_scores.h after the first step,
+  // the mean loss, and the number of samples that it is the mean of.
   void add(std::span<const double> forecast_sums, double mean_loss, double weight);
-  void add_persistence(std::span<const double> sums) { persistence_.add(sums); }
+  void add_persistence(std::span<const double> sums) { leads_.front().persistence.add(sums); }
+  // The same sums after the last one of several steps.
+  void add_last(std::span<const double> forecast_sums) { last().forecast.add(forecast_sums); }
+  void add_last_persistence(std::span<const double> sums) { last().persistence.add(sums); }
+  std::int64_t steps() const { return steps_; }
   // Whether this pass must still score the persistence forecast: it does not depend on weights, so one complete pass is
   // enough.
   bool needs_persistence() const { return !persistence_known_; }
@@ -31,25 +37,35 @@ class ForecastMetrics : public Metrics {
   std::vector<std::span<double>> sums() override;
   double loss() const override { return loss_[0] / loss_[1]; }
   std::string lack() const override;
-  // In metrics.jsonl: rmse, persistence_rmse; normalised. In summary.json: val_rmse, persistence_rmse and both in the
-  // variables' units (..._physical); for a test set test_rmse, test_persistence_rmse and so on. TensorBoard: the
-  // tutorial's RMSE(NAME)/valid, the mean over samples; RMSE/NAME and RMSE of persistence/NAME with the values of
-  // metrics.jsonl.
+  // In metrics.jsonl: rmse, persistence_rmse; normalised; of rollouts also last_rmse, last_persistence_rmse. In
+  // summary.json: val_rmse, persistence_rmse and both in the variables' units (..._physical); for a test set test_rmse,
+  // test_persistence_rmse and so on; of rollouts also val_last_rmse and so on. TensorBoard: the tutorial's
+  // RMSE(NAME)/valid, the mean over samples; RMSE/NAME and RMSE of persistence/NAME with the values of metrics.jsonl.
   Report report(DataSplit split) const override;
 
-  std::vector<double> rmse() const { return forecast_.rmse(); }                 // [outputs], normalised
-  std::vector<double> persistence_rmse() const { return persistence_.rmse(); }  // [outputs], normalised
+  // [outputs], normalised, after the first step.
+  std::vector<double> rmse() const { return leads_.front().forecast.rmse(); }
+  std::vector<double> persistence_rmse() const { return leads_.front().persistence.rmse(); }
 
  private:
+  // The first step, or the last one of several.
+  struct Lead {
+    ScoreTotals forecast, persistence;
+    std::string prefix = {};  // of its figures
+    std::string title = {};   // of its curves
+  };
+  Lead& last();  // Error if there is one step only
   std::vector<Figure> figures(const std::string& name, const std::vector<double>& rmse, bool physical) const;
-  void add_curves(Report& report) const;
+  void add_figures(Report& report, const Lead& lead, DataSplit split) const;
+  void add_curves(Report& report, const Lead& lead) const;
   std::string sentence() const;
-  std::string table(DataSplit split) const;
+  std::string table(const Lead& lead, const std::string& what) const;
 
   const FieldsInfo& info_;
   std::vector<std::string> names_;  // [outputs]
   ScoreTotals initial_;             // the initial value of a pass
-  ScoreTotals forecast_, persistence_;
+  std::int64_t steps_;
+  std::vector<Lead> leads_;
   std::array<double, 2> loss_{};  // the sum, and the samples that have a weight in it
   bool persistence_known_ = false;
 };

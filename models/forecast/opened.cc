@@ -102,9 +102,10 @@ OpenedForecast::OpenedForecast(ForecastRecipe recipe, const OpenRequest& request
       findings_(std::move(findings)),
       process_(request.process),
       statistics_(choose_statistics(recipe_.split, request)),
-      train_(files_of(DataSplit::train), recipe_, DataSplit::train),
+      train_(files_of(DataSplit::train), recipe_, DataSplit::train, /*is_scored=*/false),
+      shorter_views_(make_shorter_views()),
       names_(named_channels()),
-      valid_(files_of(DataSplit::valid), recipe_, DataSplit::valid),
+      valid_(files_of(DataSplit::valid), recipe_, DataSplit::valid, /*is_scored=*/true),
       test_(open_test()),
       info_(make_info()),
       sentences_(std::move(sentences)) {
@@ -138,9 +139,27 @@ std::vector<std::string> OpenedForecast::named_channels() const {
   return names;
 }
 
+// The samples of each stage are the same; only its own steps of them are read.
+std::map<std::int64_t, PairDataset> OpenedForecast::make_shorter_views() const {
+  std::map<std::int64_t, PairDataset> views;
+  for (const RolloutStage& stage : recipe_.forecast.rollout.stages())
+    if (stage.steps < train_.pairs.window_steps()) views.emplace(stage.steps, train_.pairs.shortened(stage.steps));
+  return views;
+}
+
+std::vector<TrainingStage> OpenedForecast::stages() const {
+  std::vector<TrainingStage> stages;
+  for (const auto& [from, steps] : recipe_.forecast.rollout.stages()) {
+    const auto view = shorter_views_.find(steps);
+    stages.push_back({from, view == shorter_views_.end() ? &train_.pairs : &view->second,
+                      concat("forecasts of ", steps, steps == 1 ? " step" : " steps")});
+  }
+  return stages;
+}
+
 std::unique_ptr<const OpenedPairs> OpenedForecast::open_test() const {
   if (!recipe_.split.has_test()) return nullptr;
-  return std::make_unique<const OpenedPairs>(files_of(DataSplit::test), recipe_, DataSplit::test);
+  return std::make_unique<const OpenedPairs>(files_of(DataSplit::test), recipe_, DataSplit::test, /*is_scored=*/true);
 }
 
 std::vector<const OpenedPairs*> OpenedForecast::sets() const {
@@ -212,7 +231,9 @@ std::vector<std::string> OpenedForecast::notes() const {
   for (const auto& [set, opened] :
        {std::pair("training", &train_), std::pair("validation", &valid_), std::pair("test", test_.get())}) {
     if (opened == nullptr) continue;
-    if (const std::string left_out = describe_left_out(opened->steps, recipe_.split.sampler); !left_out.empty())
+    if (const std::string left_out =
+            describe_left_out(opened->steps, recipe_.split.sampler, opened->pairs.window_steps());
+        !left_out.empty())
       notes.push_back(std::string(set) + ": " + left_out);
     if (findings_.of_another_process) continue;
     if (const std::string preliminary = describe(find_preliminary(opened->steps), opened->steps); !preliminary.empty())
@@ -262,7 +283,8 @@ OpenedForecastSplit::OpenedForecastSplit(ForecastRecipe recipe, DataSplit split,
     : recipe_(std::move(recipe)),
       weights_(weights.file.string()),
       trained_(fields_info_of(weights, recipe_.forecast, recipe_.split.dt)),
-      set_(files_of(split), recipe_, split, trained_ ? carried_by(*trained_, weights_) : CarriedConstants()),
+      set_(files_of(split), recipe_, split, /*is_scored=*/true,
+           trained_ ? carried_by(*trained_, weights_) : CarriedConstants()),
       info_(make_info()) {
   check_first_step(set_.steps, set_.pairs.step_of(0), info_.channel_names, info_.statistics);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,9 +18,9 @@ namespace isobar {
 
 // The files of a set, and the pairs of their steps, which refer to the files.
 struct OpenedPairs {
-  OpenedPairs(const FieldSeriesOptions& files, const ForecastRecipe& recipe, DataSplit set,
+  OpenedPairs(const FieldSeriesOptions& files, const ForecastRecipe& recipe, DataSplit set, bool is_scored,
               const CarriedConstants& carried = {})
-      : steps(files), pairs(steps, recipe.pairs_of(set, steps, carried)) {}
+      : steps(files), pairs(steps, recipe.pairs_of(set, steps, is_scored, carried)) {}
   OpenedPairs(const OpenedPairs&) = delete;
   OpenedPairs& operator=(const OpenedPairs&) = delete;
 
@@ -42,6 +43,7 @@ class OpenedForecast : public OpenedRecipe {
                  std::vector<std::string> sentences);
 
   const Dataset& train() const override { return train_.pairs; }
+  std::vector<TrainingStage> stages() const override;
   const Dataset& valid() const override { return valid_.pairs; }
   const Dataset* test() const override { return test_ ? &test_->pairs : nullptr; }
   std::vector<std::string> sentences() const override { return sentences_; }
@@ -62,6 +64,7 @@ class OpenedForecast : public OpenedRecipe {
  private:
   FieldSeriesOptions files_of(DataSplit split) const;
   std::vector<std::string> named_channels() const;
+  std::map<std::int64_t, PairDataset> make_shorter_views() const;
   std::unique_ptr<const OpenedPairs> open_test() const;
   FieldsInfo make_info();
   void check_sets() const;
@@ -75,6 +78,7 @@ class OpenedForecast : public OpenedRecipe {
   const OpeningProcess process_;
   const StatisticsPlaces statistics_;
   const OpenedPairs train_;
+  const std::map<std::int64_t, PairDataset> shorter_views_;  // of the training set, by their steps
   // Channels of the training set; the other sets must have the same.
   const std::vector<std::string> names_;
   const OpenedPairs valid_;

@@ -79,6 +79,17 @@ void check_missing(const ForecastOptions& o, const KeyOrigins& origins) {
   }
 }
 
+// Error if forecasts are to be continued whose next inputs nobody has.
+void check_continued(const ForecastOptions& o, const KeyOrigins& origins) {
+  if (!o.rollout.continues()) return;
+  ISOBAR_CHECK(o.channels || *o.n_out_channels == *o.n_in_channels, origins.where("rollout"), ": a forecast of ",
+               *o.n_out_channels, " channels cannot be continued by a model that reads ", *o.n_in_channels,
+               ", unless config keys channels and forcing_channels name them");
+  const std::int64_t width = o.rollout.boundary_width;
+  ISOBAR_CHECK(2 * width < o.height() && 2 * width < o.width(), origins.where("boundary_width"), " is ", width,
+               ", which leaves nothing of ", o.height(), " x ", o.width(), " points");
+}
+
 void check_weights(const ForecastOptions& o, const KeyOrigins& origins) {
   if (!o.channel_weights) return;
   ISOBAR_CHECK(std::ssize(*o.channel_weights) == *o.n_out_channels, origins.where("channel_weights"), " must hold ",
@@ -165,6 +176,7 @@ KeyTable ForecastOptions::keys() {
                      " must be at most n_in_channels (", *n_in_channels, "), not ", *n_out_channels);
         check_names(*this, origins);
         check_weights(*this, origins);
+        check_continued(*this, origins);
       }};
 }
 

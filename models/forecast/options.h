@@ -10,6 +10,7 @@
 
 #include "engine/keys.h"
 #include "kernels/forecast_loss.h"
+#include "models/forecast/rollout_options.h"
 
 namespace isobar {
 
@@ -37,6 +38,7 @@ struct ForecastOptions {
   LossKind loss = LossKind::relative_l2;
   std::optional<std::vector<double>> channel_weights;
   std::optional<std::vector<std::string>> picture_channels;
+  RolloutOptions rollout;  // with a table of keys of its own
 
   KeyTable keys();
 
@@ -60,6 +62,8 @@ struct ForecastOptions {
   bool targets_may_be_missing(std::span<const std::string> names) const;
   // The scale of a channel's logarithm (data/fields/log_scale.h), by its name; 0: it is read as it is.
   double log_scale(const std::string& channel) const;
+  // The planes of an input that a data set gives for a later step too: forcings and computed planes.
+  std::int64_t given_planes() const { return forcings() + (computed_channels ? std::ssize(*computed_channels) : 0); }
   std::int64_t masks() const { return missing_masks ? std::ssize(*missing_masks) : 0; }
   // The planes of an input that the data set makes (data/fields/windows.h), without the time planes.
   std::int64_t input_planes() const { return prognostics() * (1 + history) + forcings() + extras(); }

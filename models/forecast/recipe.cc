@@ -50,8 +50,12 @@ class ForecastOnShapes : public TaskSource {
   std::vector<TensorSpec> sample_layout(const std::optional<RowBand>& rows) const override {
     const ForecastOptions& forecast = options_.forecast;
     const std::int64_t height = rows ? rows->count : forecast.height(), width = forecast.width();
-    return pair_layout({forecast.input_planes(), height, width}, {*forecast.n_out_channels, height, width},
-                       *forecast.time_features, forecast.targets_may_be_missing(names_on_shapes(forecast)));
+    return pair_layout({.input = {forecast.input_planes(), height, width},
+                        .target = {*forecast.n_out_channels, height, width},
+                        .time_features = *forecast.time_features,
+                        .counts_points = forecast.targets_may_be_missing(names_on_shapes(forecast)),
+                        .steps = forecast.rollout.longest(),
+                        .given_planes = forecast.given_planes()});
   }
 
  private:
@@ -70,7 +74,7 @@ std::vector<KeyTable> ForecastRecipe::keys() {
     own(origins);
     network_->check(network_ports(forecast, *network_), origins.where("img_size"));
   };
-  return {std::move(fields), split.keys()};
+  return {std::move(fields), forecast.rollout.keys(), split.keys()};
 }
 
 std::vector<std::pair<std::string, fs::path>> ForecastRecipe::paths_in(const fs::path& folder) const {
@@ -184,13 +188,15 @@ std::map<std::string, double> ForecastRecipe::log_scales() const {
   return scales;
 }
 
-PairOptions ForecastRecipe::pairs_of(DataSplit set, const FieldSeries& dataset, const CarriedConstants& carried) const {
+PairOptions ForecastRecipe::pairs_of(DataSplit set, const FieldSeries& dataset, bool is_scored,
+                                     const CarriedConstants& carried) const {
   return {.kind = split.sampler,
           .limit = split.source(set).limit.value_or(0),
           .time_features = *forecast.time_features,
           .windows = windows_of(dataset, carried),
           .counts_points = forecast.targets_may_be_missing(channel_names_of(dataset)),
-          .diagnostics_before = set != DataSplit::train};
+          .diagnostics_before = is_scored,
+          .steps = is_scored ? forecast.rollout.valid_steps() : forecast.rollout.longest()};
 }
 
 WindowOptions ForecastRecipe::windows_of(const FieldSeries& dataset, const CarriedConstants& carried) const {

@@ -63,9 +63,10 @@ class ForecastRecipe : public Recipe {
   ForecasterOptions forecaster_options() const;
   // A data set with the grid, names and dt of this recipe.
   FieldSeriesOptions fields_at(const std::string& path) const;
-  // The samples of a set, of the data's planes by their roles.
-  // carried: the constants of the weights that are judged; empty: those of the files.
-  PairOptions pairs_of(DataSplit set, const FieldSeries& dataset, const CarriedConstants& carried = {}) const;
+  // The samples of a set, of the data's planes by their roles: as long as the longest rollout of training or, of a set
+  // that is scored, of validation. carried: the constants of the weights that are judged; empty: those of the files.
+  PairOptions pairs_of(DataSplit set, const FieldSeries& dataset, bool is_scored,
+                       const CarriedConstants& carried = {}) const;
   WindowOptions windows_of(const FieldSeries& dataset, const CarriedConstants& carried = {}) const;
   std::vector<std::string> channels_with_missing_points() const;
   std::vector<std::string> channels_with_filled_chunks() const;

@@ -32,11 +32,12 @@ STOPPED = 75
 TIMED = ("samples_per_second", "data_seconds")  # what time has a part in, of metrics.jsonl
 
 # Small, with everything that a resumed run must carry on: dropout, an order of samples that ends epochs between two
-# checkpoints, gradient accumulation, a schedule with warmup.
+# checkpoints, gradient accumulation, a schedule with warmup, stages of rollouts that begin between two checkpoints.
 MODEL = {"img_size": [8, 16], "patch_size": 2, "embed_dim": 16, "depth": 2, "num_heads": 2, "dropout": 0.1,
          "n_in_channels": 3, "n_out_channels": 3, "time_features": True, "predict_change": True,
          "loss": "weighted_mse", "optimizer": "adamw", "weight_decay": 0.01, "grad_clip": 1.0, "lr": 3e-3, "warmup": 5,
          "global_batch_size": 8, "grad_accumulation": 2, "num_iters": ITERATIONS, "num_data_workers": 2,
+         "rollout": [[0, 1], [20, 3], [40, 2]], "rollout_weights": [3, 2, 1],
          "log_every": 1, "checkpoint_every": 7, "validate_every": 16, "keep_checkpoints": 2, "seed": 5}
 
 

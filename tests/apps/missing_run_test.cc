@@ -199,6 +199,7 @@ TEST_CASE("missing: a layout has the loss, gradients and weights of one rank, wh
                              "--context-parallel 2 --shard-optimizer", "--tensor-parallel 2 --context-parallel 2"})
     check(layout, {"loss=weighted_mse"});
   check("--context-parallel 2", {"loss=relative_l2"});
+  check("--context-parallel 2", {"loss=relative_l2", "rollout=2", "rollout_weights=[1,3]"});
   check("--context-parallel 2", {"loss=relative_l2_weighted", "channel_weights=[0,1]"});
 }
 

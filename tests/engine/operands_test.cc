@@ -77,6 +77,17 @@ std::vector<Call> calls() {
        [](const auto& on) {
          add_leading_channels(zeros({2, 1, 2, 2}, on[0]), zeros({2, 3, 2, 2}, on[1]));
        }},
+      {"join_planes", 3,
+       [](const auto& on) {
+         join_planes({{zeros({2, 1, 2, 2}, on[0]), 0, 1},
+                      {zeros({2, 3, 2, 2}, on[1]), 1, 2},
+                      {zeros({2, 3, 2, 2}, on[2]), 0, 1}});
+       }},
+      {"replace_points", 3,
+       [](const auto& on) {
+         replace_points(zeros({2, 1, 2, 2}, on[0]), zeros({1, 2, 2}, on[1]),
+                        Tensor::empty({1, 2, 2}, DType::i32, on[2]));
+       }},
       {"forecast_loss", 2,
        [](const auto& on) {
          forecast_loss(zeros({1, 2, 2, 2}, on[0]), zeros({1, 2, 2, 2}, on[1]), {});

@@ -317,6 +317,37 @@ TEST_CASE("gradients of every op equal finite differences") {
     const Tensor fields = random_tensor({2, 3, 1, 2}, 9);
     check_gradients([&](const auto& in) { return std::vector{add_leading_channels(in[0], fields)}; },
                     {random_tensor({2, 2, 1, 2}, 1)});
+    // To fields with more channels, to fields of which the same and another op read more, and to x itself.
+    check_gradients([](const auto& in) { return std::vector{add_leading_channels(in[0], in[1], 1)}; },
+                    {random_tensor({2, 2, 1, 2}, 1), random_tensor({2, 3, 1, 2}, 2)});
+    check_gradients(
+        [](const auto& in) {
+          const Tensor first = add_leading_channels(in[0], in[1], 2);
+          return std::vector{add_leading_channels(first, in[1], 1), join_planes({{in[1], 2, 1}, {in[1], 0, 2}})};
+        },
+        {random_tensor({2, 2, 1, 2}, 1), random_tensor({2, 3, 1, 2}, 2)});
+    check_gradients([](const auto& in) { return std::vector{add_leading_channels(in[0], in[0], 1)}; },
+                    {random_tensor({2, 2, 1, 2}, 1)});
+  }
+  SECTION("join_planes") {
+    const Tensor given = random_tensor({2, 2, 1, 3}, 9);
+    check_gradients(
+        [&](const auto& in) {
+          return std::vector{join_planes({{in[0], 1, 2}, {given, 0, 1}, {in[1], 0, 1}, {in[0], 0, 2}})};
+        },
+        {random_tensor({2, 4, 1, 3}, 1), random_tensor({2, 1, 1, 3}, 2)});
+  }
+  SECTION("replace_points") {
+    Tensor flags = Tensor::empty({2, 1, 3}, DType::i32, Device{});
+    flags.set_values({0, 1, 0, 1, 0, 7});
+    const Tensor each = random_tensor({3, 2, 1, 3}, 8), one = random_tensor({2, 1, 3}, 9);
+    check_gradients(
+        [&](const auto& in) {
+          return std::vector{replace_points(in[0], each, flags), in[0]};
+        },
+        {random_tensor({3, 2, 1, 3}, 1)});
+    check_gradients([&](const auto& in) { return std::vector{replace_points(in[0], one, flags)}; },
+                    {random_tensor({3, 2, 1, 3}, 1)});
   }
   SECTION("dropout and drop_path") {
     check_gradients([](const auto& in) { return std::vector{dropout(in[0], 0.3f, {1, 2})}; }, {random_tensor({33}, 1)});
@@ -798,10 +829,16 @@ TEST_CASE("every op refuses shapes and dtypes that do not fit, by name") {
   CHECK_THROWS_WITH(Tape().backward(x), "backward() from a tensor that no recorded op has made");
 }
 
-TEST_CASE("add_leading_channels refuses fields that want a gradient") {
-  const Tensor fields = make_leaf(random_tensor({2, 3, 1, 2}, 1), Tensor::zeros({2, 3, 1, 2}, DType::fp64, Device{}));
-  CHECK_THROWS_WITH(add_leading_channels(random_tensor({2, 2, 1, 2}, 2), fields),
-                    testing::ContainsSubstring("the fields get no gradient"));
+TEST_CASE("join_planes and replace_points refuse what does not fit") {
+  const Tensor x = random_tensor({2, 3, 1, 2}, 1), flags = Tensor::empty({3, 1, 2}, DType::i32, Device{});
+  CHECK_THROWS_WITH(join_planes({}), "join_planes: there are no tensors");
+  CHECK_THROWS_WITH(join_planes({{x, 1, 3}}), "join_planes: [2, 3, 1, 2] has no channels 1 to 3");
+  CHECK_THROWS_WITH(join_planes({{x, 0, 1}, {random_tensor({2, 3, 1, 3}, 2), 0, 1}}),
+                    "join_planes: [2, 3, 1, 2] of fp64 and [2, 3, 1, 3] of fp64 differ in more than their channels");
+  CHECK_THROWS_WITH(replace_points(x, random_tensor({2, 3, 1, 3}, 2), flags),
+                    "replace_points: values [2, 3, 1, 3] of fp64 are not for [2, 3, 1, 2] of fp64");
+  CHECK_THROWS_WITH(replace_points(x, x, random_tensor({3, 1, 2}, 2)),
+                    "replace_points: flags [3, 1, 2] of fp64 are not for fields [2, 3, 1, 2]");
 }
 
 TEST_CASE("the tape's report adds up what the nodes keep alive") {

@@ -84,8 +84,10 @@ struct TrainingSetup {
   LossKind loss = LossKind::relative_l2;
   double dropout = 0.1;  // also the drop-path rate
   bool recompute = false;
-  bool predicts_change = true;  // false: the loss is computed on rows of patches
-  DType dtype = DType::fp64;    // of the activations
+  std::int64_t rollout = 1;      // steps; of several ones the edges of a state are the data's
+  bool recompute_steps = false;  // of a rollout
+  bool predicts_change = true;   // false: the loss is computed on rows of patches
+  DType dtype = DType::fp64;     // of the activations
   Device device = {};
   std::int64_t samples = 4, parts = 2;  // of a data-parallel rank per pass; passes per update
   int updates = 3;
@@ -141,6 +143,9 @@ inline ForecasterOptions forecaster_options(const TrainingSetup& o) {
   options.forecast.predict_change = o.predicts_change;
   options.forecast.time_features = true;
   options.forecast.loss = o.loss;
+  options.forecast.rollout.rollout = o.rollout;
+  options.forecast.rollout.recompute_steps = o.recompute_steps;
+  if (o.rollout > 1) options.forecast.rollout.boundary_width = 1;
   options.forecast.channel_weights.emplace();
   for (std::int64_t c = 0; c < o.outputs; ++c)
     options.forecast.channel_weights->push_back(0.5 + static_cast<double>(c));
@@ -181,7 +186,13 @@ inline Batch batch_of(const TrainingSetup& o, std::int64_t first, std::int64_t s
     for (std::int64_t f = 0; f < kTimeFeatures; ++f)
       features.push_back(std::cos(static_cast<double>((first + b * step) * kTimeFeatures + f)));
   time.set_values(features);
-  return to_device({{"input", fields(o.inputs, 0)}, {"target", fields(o.outputs, 0.4)}, {"time", time}}, o.device);
+  Batch batch{{"input", fields(o.inputs, 0)}, {"target", fields(o.outputs, 0.4)}, {"time", time}};
+  for (std::int64_t k = 1; k < o.rollout; ++k) {
+    batch[at_step("target", k)] = fields(o.outputs, 0.4 + static_cast<double>(k));
+    if (o.inputs > o.outputs) batch[at_step("given", k)] = fields(o.inputs - o.outputs, 0.7 * static_cast<double>(k));
+    batch[at_step("time", k)] = time;
+  }
+  return to_device(batch, o.device);
 }
 
 // Calls body(i, j) for every element i of a rank's shard; it is element j of the whole tensor.
@@ -226,8 +237,8 @@ inline HeldTensors held(const Parameters& parameters, const Tensor& flat, double
   return all;
 }
 
-// A forecaster that keeps the output of its first training pass. A test can plant an infinity in the gradient of a
-// later pass.
+// A forecaster that keeps the output of its first training pass, if that is no rollout. A test can plant an infinity in
+// the gradient of a later pass.
 class ObservedForecaster : public Forecaster {
  public:
   ObservedForecaster(const TrainingSetup& setup, Device device, const Parallel& parallel)
@@ -235,6 +246,7 @@ class ObservedForecaster : public Forecaster {
 
   using Forecaster::loss;
   Tensor loss(const Batch& batch, const Pass& pass) const override {
+    if (input().steps_of(batch) > 1) return Forecaster::loss(batch, pass);
     Tensor output = forecast(input().input_of(batch), pass);
     if (first_output_.empty() && holds_values(output.device())) first_output_ = output.to_vector();
     if (is_infinite_) output = with_infinite_gradient(output);
@@ -270,8 +282,11 @@ class ObservedSource : public TaskSource {
   }
   std::vector<TensorSpec> sample_layout(const std::optional<RowBand>& rows) const override {
     const std::int64_t height = rows ? rows->count : setup_.height;
-    return pair_layout({setup_.inputs, height, setup_.width}, {setup_.outputs, height, setup_.width},
-                       /*time_features=*/true);
+    return pair_layout({.input = {setup_.inputs, height, setup_.width},
+                        .target = {setup_.outputs, height, setup_.width},
+                        .time_features = true,
+                        .steps = setup_.rollout,
+                        .given_planes = setup_.inputs - setup_.outputs});
   }
 
  private:

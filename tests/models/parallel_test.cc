@@ -77,7 +77,8 @@ void check_like_serial(const TrainingSetup& setup, const Layout& layout, const R
   check_near("loss", mean_losses(ranks), serial.losses, largest(serial.losses));
   for (const RankValues& rank : ranks) {
     check_near("gradient norm", rank.norms, serial.norms, largest(serial.norms));
-    check_near("output", rank.output, testing::output_held(setup, layout, serial, rank), largest(serial.output));
+    if (setup.rollout == 1)
+      check_near("output", rank.output, testing::output_held(setup, layout, serial, rank), largest(serial.output));
     if (!layout.shard_optimizer || &rank == ranks.data())
       check_tensors("gradient of ", rank.gradients, serial.gradients);
     check_tensors("", rank.weights, serial.weights);
@@ -123,11 +124,12 @@ void check_same_bits(const std::vector<RankValues>& a, const std::vector<RankVal
   }
 }
 
-// What was predicted by a step on shapes, and by formulas, is what was counted, on every rank in every update.
-void check_traffic(const std::vector<RankValues>& ranks) {
+// What was predicted by a step on shapes, and by formulas of one step, is what was counted, on every rank in every
+// update.
+void check_traffic(const TrainingSetup& setup, const std::vector<RankValues>& ranks) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const CommLedger& predicted = ranks[r].predicted.traffic;
-    {
+    if (setup.rollout == 1) {
       INFO("rank " << r << ", by formulas\n" << compare(ranks[r].by_formulas, predicted));
       CHECK(ranks[r].by_formulas == predicted);
     }
@@ -213,7 +215,7 @@ void check_layout(const TrainingSetup& setup, const Layout& layout, Serial& seri
   check_like_serial(setup, layout, serial.of(layout), ranks);
   if (!layout.shard_optimizer) check_replicas(ranks, &RankValues::gradients);
   check_replicas(ranks, &RankValues::weights);
-  check_traffic(ranks);
+  check_traffic(setup, ranks);
   check_memory(setup, ranks);
   check_bytes_held(setup, layout, ranks);
   if (again) check_same_bits(ranks, train_on(setup, layout));
@@ -300,6 +302,20 @@ TEST_CASE("parallel models: every loss and its scores, recomputed blocks, and on
         check_layout(setup, layout, serial, /*again=*/false);
     }
   }
+}
+
+// Every weight gets a gradient from each step. Sums over ranks that began with the first contribution would be silently
+// wrong.
+TEST_CASE("parallel models: a rollout of three steps trains in every layout as on one rank") {
+  const TrainingSetup kept{.width = kWidth, .rollout = 3, .samples = kSamples, .updates = 2, .is_scored = true};
+  const TrainingSetup again{.width = kWidth, .rollout = 3, .recompute_steps = true, .samples = kSamples, .updates = 2};
+  Serial serial(kept), serial_again(again);
+  const Layout sharded{.dp = 2, .cp = 2, .shard_optimizer = true, .bucket_bytes = 2000};
+  for (const Layout& layout : {Layout{.dp = 2, .cp = 2, .form = ContextForm::ring}, sharded,
+                               Layout{.tp = 2, .cp = 2, .form = ContextForm::gather, .sequence = true}, Layout{.tp = 2},
+                               Layout{.cp = 9, .form = ContextForm::gather}})
+    check_layout(kept, layout, serial, /*again=*/false);
+  check_layout(again, sharded, serial_again, /*again=*/false);
 }
 
 TEST_CASE("parallel models: blocks that are computed again give the same bits") {
@@ -550,7 +566,7 @@ TEST_CASE("parallel models: lower precisions err at most twice as much as on one
       INFO(name_of(dtype) << " on " << name_of(device.kind) << ", " << testing::to_text(layout));
       const std::vector<RankValues> ranks = train_on(setup, layout);
       check_errors_of(setup, layout, exact, serial, ranks);
-      check_traffic(ranks);
+      check_traffic(setup, ranks);
       check_bytes_held(setup, layout, ranks);
     }
   }

@@ -13,7 +13,7 @@ std::string report_of(std::int64_t more) {
   std::vector<std::string> told(3);
   run_ranks({.ranks = 3}, [&](const Communicator& world) {
     CommLedger predicted, counted;
-    predicted.add("world", Verb::all_reduce, 1, 8);
+    predicted.add("world", Verb::all_reduce, 3, 24);
     const std::int64_t calls = 3 + (world.rank() == 1 ? more : 0);
     counted.add("world", Verb::all_reduce, calls, 8 * calls);
     const RankHolds holds{

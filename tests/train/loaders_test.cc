@@ -93,6 +93,36 @@ TEST_CASE("loaders: a rank reads the bands of its own samples, and nothing else"
     }
 }
 
+TEST_CASE("loaders: a stage reads its own steps of the same samples, from where the last one ended") {
+  if (!testing::bytes_read()) ISOBAR_SKIP("this system does not count what a process reads");
+  const testing::TemporaryFolder folder;
+  testing::write_fields(folder / "2001.h5", {kSamples + 3, kChannels, kRows, kWidth});
+  const FieldSeries steps({.paths = {folder / "2001.h5"}, .cache_bytes = 0});
+  const PairDataset longest(steps, {.steps = 3}), shortest = longest.shortened(1);
+  constexpr std::int64_t kRowsRead = 4;
+  const ReadingRank rank{.rank = 1, .ranks = 2, .rows = RowBand{6, kRowsRead}};
+  Loaders whole(longest, longest, {}, {.global_batch_size = kBatch}, 3, Device{}, rank);
+  Loaders staged(shortest, longest, {}, {.global_batch_size = kBatch}, 3, Device{}, rank);
+  read_epoch(staged);  // finds out where the fields lie in the file
+  staged.seek({0, 0});
+  constexpr std::int64_t kField = kBatch / 2 * kChannels * kRowsRead * kWidth * 4;  // of a batch of this rank
+  const auto next = [&](std::int64_t fields) {
+    std::vector<std::int64_t> samples;
+    CHECK(testing::bytes_read_by([&] { samples = staged.next()->samples; }) == fields * kField);
+    CHECK(samples == whole.next()->samples);
+    CHECK(staged.cursor() == whole.cursor());
+  };
+  next(2);
+  staged.use(longest);
+  CHECK(staged.train_samples() == kSamples);
+  next(4);
+  const PairDataset two = longest.shortened(2);
+  staged.use(two);
+  next(3);
+  staged.use(shortest);
+  next(2);
+}
+
 TEST_CASE("loaders: parts that do not make a whole batch at an epoch's end are in no update") {
   const Numbers numbers;  // 7: a batch of 4 in two parts, and three left over, of which two would be a part
   Loaders loaders(numbers, numbers, {.shuffle = false}, {.global_batch_size = 4, .grad_accumulation = 2}, 3, Device{});
@@ -161,6 +191,9 @@ TEST_CASE("loaders: what was read ahead is what would have been read, and counts
     CHECK(seen[7] == std::vector<double>{12, 13});
     ahead.seek({5, 2});  // drops what was read ahead
     CHECK(ahead.next()->tensors.at("x").to_vector() == std::vector<double>{14, 15});
+    ahead.read_ahead();
+    ahead.use(numbers);  // what was read ahead is read again, as the new view has it
+    CHECK(ahead.next()->tensors.at("x").to_vector() == std::vector<double>{10, 11});
   }
 }
 

@@ -126,6 +126,74 @@ TEST_CASE("pairs: a sample is the fields of its step and of the step dt later, a
   }
 }
 
+TEST_CASE("pairs: windows of several steps lie in the range without a hole, whatever the rule") {
+  const testing::TemporaryFolder folder;
+  // Steps 0 to 3, then a day is missing, steps 4 to 7; a clock that was an hour early at step 8.
+  testing::write_labelled_fields(folder / "2001.h5", {10, 1, 2, 2}, {.hours = {0, 6, 12, 18, 48, 54, 60, 66, 71, 78}});
+  testing::write_labelled_fields(folder / "2002.h5", {8, 1, 2, 2},
+                                 {.hours = {8760, 8766, 8772, 8778, 8784, 8790, 8796, 8802}});
+  const std::string path = folder / "2001.h5";
+  const FieldSeries one({.paths = {folder.path()}});
+  const auto windows = [](const FieldSeries& series, std::int64_t steps, SamplerKind kind = SamplerKind::all_pairs) {
+    return list_samples(Windows(series), kind, 0, steps);
+  };
+  CHECK(windows(one, 2) == Order{0, 1, 4, 5, 10, 11, 12, 13, 14, 15});
+  CHECK(windows(one, 3) == Order{0, 4, 10, 11, 12, 13, 14});
+  CHECK(windows(one, 7) == Order{10});
+  CHECK(describe_left_out(one, SamplerKind::all_pairs, 3) ==
+        "5 windows of 3 steps left out: 3 holes in time in " + path);
+  CHECK_THROWS_WITH(windows(one, 8), path +
+                                         ": a forecast of 8 steps of dt = 1 needs 9 steps in a row, and the longest "
+                                         "stretch without a hole in time in the range asked for has 8");
+  CHECK_THROWS_WITH(list_samples(Windows(one, {.history = 2}), SamplerKind::all_pairs, 0, 6),
+                    ContainsSubstring("a forecast of 6 steps of dt = 1 with 2 earlier states needs 9 steps in a row"));
+  const FieldSeries part({.paths = {folder.path()}, .range = StepRange{10, 14}});
+  CHECK(windows(part, 3) == Order{10});
+  CHECK_THROWS_WITH(windows(part, 4), ContainsSubstring("the range asked for has 4"));
+
+  // The tutorial's rule: 8 steps give 8 windows, of which the first steps are 0 to 5.
+  const FieldSeries whole({.paths = {folder / "2002.h5"}});
+  CHECK(windows(whole, 2, SamplerKind::tutorial) == Order{1, 1, 2, 3, 4, 5, 1, 1});
+  CHECK_THROWS_WITH(windows(whole, 7, SamplerKind::tutorial), ContainsSubstring("fewer than the 9 dt = 9"));
+  const FieldSeries wide({.paths = {folder / "2002.h5"}, .dt = 2});
+  CHECK(windows(wide, 2) == Order{0, 1, 2, 3});
+  CHECK(Windows(wide).has_window(3, 2));
+  CHECK_FALSE(Windows(wide).has_window(4, 2));
+}
+
+TEST_CASE("pairs: a window holds every step's target and the forcings and time of its input, a view fewer") {
+  const testing::TemporaryFolder folder;
+  testing::Labels labels{.names = {"a", "f"}};
+  for (int step = 0; step < 8; ++step) labels.hours.push_back(6 * step);
+  testing::write_labelled_fields(folder / "2001.h5", {8, 2, 2, 3}, labels);
+  const FieldSeries steps({.paths = {folder / "2001.h5"}, .dt = 2});
+  const PairDataset windows(steps, {.time_features = true, .windows = {.channels = {0}, .forcings = {1}}, .steps = 3});
+  CHECK(windows.samples() == 2);
+  std::vector<std::string> names;
+  for (const TensorSpec& tensor : windows.layout()) names.push_back(tensor.name);
+  CHECK(names == std::vector<std::string>{"input", "target", "time", "target.2", "given.2", "time.2", "target.3",
+                                          "given.3", "time.3"});
+  const Batch batch = read_batch(windows, Order{1});
+  const auto first = [&](const std::string& name) {
+    return static_cast<double>(tensor_of(batch, name).to_vector()[0]);
+  };
+  const auto value = [](int step, int channel) {
+    return static_cast<double>(testing::field_value(0, step, channel, 0, 0));
+  };
+  CHECK(first("input") == value(1, 0));
+  for (const int k : {0, 1, 2}) {
+    CHECK(first(at_step("target", k)) == value(3 + 2 * k, 0));
+    if (k > 0) CHECK(first(at_step("given", k)) == value(1 + 2 * k, 1));  // at the time of the step's input
+    CHECK(tensor_of(batch, at_step("time", k)).to_vector()[0] == steps.time_of(1 + 2 * k).features()[0]);
+  }
+  const PairDataset view = windows.shortened(2);
+  CHECK(view.samples() == 2);  // those of the longer windows
+  CHECK(view.layout().size() == 6);
+  CHECK(tensor_of(read_batch(view, Order{1}), "target.2").to_vector() == tensor_of(batch, "target.2").to_vector());
+  CHECK(view.band({1, 1})->layout()[4].shape == Shape{1, 1, 3});
+  CHECK_THROWS_WITH(view.shortened(3), ContainsSubstring("windows of 2 steps have no 3"));
+}
+
 TEST_CASE("pairs: a band of every picture's rows, also of a band, with the same samples and times") {
   const testing::TemporaryFolder folder;
   const testing::FieldsShape shape{6, 2, 5, 3};

@@ -1,0 +1,96 @@
+// The keys of rollouts: what stages and weights mean, and what is refused.
+#include "models/forecast/rollout_options.h"
+
+#include <string>
+#include <vector>
+
+#include "kernels/common/check.h"
+#include "tests/harness/error_of.h"
+#include "tests/harness/forecast_config.h"
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+using Assignments = std::vector<std::string>;
+
+RolloutOptions rollout_options(const Assignments& assignments) {
+  RunConfig config = testing::checked_config(testing::entries_of(assignments));
+  return testing::forecast_of(config).forecast.rollout;
+}
+
+std::string refusal_of(Assignments assignments) {
+  assignments.insert(assignments.end(), {"img_size=[8,16]", "patch_size=2", "n_in_channels=3", "n_out_channels=3"});
+  return testing::error_of([&] { testing::checked_config(testing::entries_of(assignments)); });
+}
+
+}  // namespace
+
+TEST_CASE("rollout options: one number, or stages that begin at iterations") {
+  const RolloutOptions one = rollout_options({});
+  CHECK(one.longest() == 1);
+  CHECK_FALSE(one.continues());
+  CHECK(one.weights(1) == std::vector<double>{1});
+  const RolloutOptions four = rollout_options({"rollout=4"});
+  REQUIRE(four.stages().size() == 1);
+  CHECK(four.stages()[0].steps == 4);
+  CHECK(four.valid_steps() == 4);
+  const RolloutOptions staged = rollout_options({"rollout=[[0,1],[20,4],[30,2]]", "valid_rollout=3"});
+  REQUIRE(staged.stages().size() == 3);
+  CHECK(staged.stages()[1].from_iteration == 20);
+  CHECK(staged.stages()[2].steps == 2);
+  CHECK(staged.longest() == 4);
+  CHECK(staged.valid_steps() == 3);
+  CHECK(rollout_options({"valid_rollout=2"}).continues());
+}
+
+TEST_CASE("rollout options: weights have the sum 1, and shorter rollouts take the first of a list") {
+  CHECK(rollout_options({"rollout=4"}).weights(4) == std::vector<double>{0.25, 0.25, 0.25, 0.25});
+  CHECK(rollout_options({"rollout=3", "rollout_weights=last"}).weights(2) == std::vector<double>{0, 1});
+  CHECK(rollout_options({"rollout=3", "rollout_gradient=last"}).weights(3) == std::vector<double>{0, 0, 1});
+  const RolloutOptions listed = rollout_options({"rollout=3", "rollout_weights=[1,3,4]"});
+  CHECK(listed.weights(3) == std::vector<double>{0.125, 0.375, 0.5});
+  CHECK(listed.weights(2) == std::vector<double>{0.25, 0.75});
+  CHECK_THROWS_WITH(listed.weights(4), "rollout_weights: 3 weights for 4 steps");
+}
+
+TEST_CASE("rollout options: what does not fit is refused by name") {
+  const auto check = [](const Assignments& assignments, const std::string& sentence) {
+    CHECK(refusal_of(assignments) == (sentence.empty() ? "" : "config key " + sentence));
+  };
+  check({"rollout=0"}, "rollout in --set has a forecast of 0 steps; it may have 1 to 1000");
+  check({"rollout=[]"}, "rollout in --set is empty; expected steps, or [[0, steps], [iteration, steps], ...]");
+  check({"rollout=[[5,2]]"}, "rollout in --set: the first stage begins at iteration 5, not 0");
+  check({"rollout=[[0,1],[20,2],[20,3]]"}, "rollout in --set: the iterations of its stages do not rise: 20 follows 20");
+  check({"rollout=[[0,1],[20,2],[10,3]]"}, "rollout in --set: the iterations of its stages do not rise: 10 follows 20");
+  check({"rollout=[[0,1],[20,0]]"}, "rollout in --set has a forecast of 0 steps; it may have 1 to 1000");
+  check({"valid_rollout=0"}, "valid_rollout in --set has a forecast of 0 steps; it may have 1 to 1000");
+  check({"rollout=3", "rollout_weights=[1,2]"},
+        "rollout_weights in --set holds 2 weights, but the longest rollout has 3 steps");
+  check({"rollout=3", "rollout_weights=first"},
+        "rollout_weights in --set is first; expected uniform, last or a list of numbers");
+  check({"rollout=2", "rollout_weights=[1,-2]"}, "rollout_weights in --set holds a weight below 0");
+  check({"rollout=[[0,1],[9,2]]", "rollout_weights=[0,2]"},
+        "rollout_weights in --set: a rollout of 1 step takes the first of its weights, and none of these is above 0");
+  check({"rollout=2", "rollout_weights=[1,2]", "rollout_gradient=last"},
+        "rollout_weights in --set is a list, but config key rollout_gradient last counts the last step alone");
+  check({"boundary_width=2"}, "boundary_width in --set is 2, but no forecast is continued: config key rollout is 1");
+  check({"rollout=2", "boundary_width=4"}, "boundary_width in --set is 4, which leaves nothing of 8 x 16 points");
+  check({"rollout=2", "boundary_width=3"}, "");
+}
+
+TEST_CASE("rollout options: inputs that neither a forecast nor the data give are refused") {
+  // Without names nobody says that the third channel is a forcing.
+  CHECK(testing::error_of([] {
+          testing::checked_config(testing::entries_of(
+              {"img_size=[8,16]", "patch_size=2", "n_in_channels=3", "n_out_channels=2", "rollout=2"}));
+        }) ==
+        "config key rollout in --set: a forecast of 2 channels cannot be continued by a model that reads 3, unless "
+        "config keys channels and forcing_channels name them");
+  // A diagnostic is no input, nor is there an older state of one.
+  CHECK(refusal_of({"rollout=2", "history=1", R"(channels=["a","b"])", R"(diagnostic_channels=["d"])",
+                    R"(forcing_channels=["d"])"}) ==
+        "config key diagnostic_channels in --set holds d, which forcing_channels holds too");
+}
+
+}  // namespace isobar

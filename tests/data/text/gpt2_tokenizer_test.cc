@@ -67,6 +67,15 @@ TEST_CASE("gpt2 tokenizer: special tokens are not made of text") {
   CHECK(tokenizer.bytes_of(eod) == 0);
 }
 
+TEST_CASE("gpt2 tokenizer: the end of a document may have any id, 0 as well") {
+  auto vocab = SmallTokenizerFiles::golden()["vocab"];
+  const auto zero = std::ranges::find(vocab, nlohmann::json(0));
+  std::swap(vocab["<|endoftext|>"], *zero);
+  const SmallTokenizerFiles first(vocab.dump(), SmallTokenizerFiles().merges_text());
+  CHECK(first.open().specials().eod == 0);
+  CHECK(first.open().decode(std::vector{0}) == "<|endoftext|>");
+}
+
 TEST_CASE("gpt2 tokenizer: bytes that are not UTF-8 are refused, and become U+FFFD on the way back") {
   const SmallTokenizerFiles files;
   const Gpt2Tokenizer tokenizer = files.open();
@@ -165,6 +174,7 @@ TEST_CASE("gpt2 tokenizer: the fingerprint is that of the tokens, not of the fil
   auto golden = SmallTokenizerFiles::golden();
   SmallTokenizerFiles same(golden["vocab"].dump(4), files.merges_text().substr(files.merges_text().find('\n') + 1));
   CHECK(same.open().fingerprint() == fingerprint);
+  CHECK(fingerprint_text(fingerprint) == "3d95cb5b01eaf3d4");  // it stands beside users' token files
   std::string merges = files.merges_text();
   const std::size_t last = merges.rfind('\n', merges.size() - 2);
   SmallTokenizerFiles shorter(golden["vocab"].dump(), merges.substr(0, last + 1));

@@ -69,7 +69,7 @@ def read_token_file(prefix):
     return numpy.split(tokens, numpy.cumsum(lengths)[:-1])
 
 
-def fastest(work, turns=3):
+def fastest(work, turns=10):
     best = float("inf")
     for _ in range(turns):
         begin = time.perf_counter()

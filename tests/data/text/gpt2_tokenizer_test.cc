@@ -67,6 +67,15 @@ TEST_CASE("gpt2 tokenizer: special tokens are not made of text") {
   CHECK(tokenizer.bytes_of(eod) == 0);
 }
 
+TEST_CASE("gpt2 tokenizer: the end of a document may have any id, 0 as well") {
+  auto vocab = SmallTokenizerFiles::golden()["vocab"];
+  const auto zero = std::ranges::find(vocab, nlohmann::json(0));
+  std::swap(vocab["<|endoftext|>"], *zero);
+  const SmallTokenizerFiles first(vocab.dump(), SmallTokenizerFiles().merges_text());
+  CHECK(first.open().specials().eod == 0);
+  CHECK(first.open().decode(std::vector{0}) == "<|endoftext|>");
+}
+
 TEST_CASE("gpt2 tokenizer: bytes that are not UTF-8 are refused, and become U+FFFD on the way back") {
   const SmallTokenizerFiles files;
   const Gpt2Tokenizer tokenizer = files.open();
@@ -107,6 +116,30 @@ TEST_CASE("gpt2 tokenizer: short and long pieces are merged by one rule, whateve
   }
 }
 
+TEST_CASE("gpt2 tokenizer: places that become one rule's at different times are joined from the left") {
+  enum : std::int32_t { a, b, c, d, e, other };
+  const std::vector<BytePairs::Rule> rules{{a, b, d}, {a, c, d}, {d, d, e}};
+  std::vector<std::int32_t> text;
+  for (int i = 0; i < 20; ++i) text.insert(text.end(), {a, c, a, b, a, b, other});
+  const std::vector<std::int32_t> expected = merged_naively(text, rules);
+  BytePairs(rules).merge(text, 0);
+  CHECK(text == expected);
+  CHECK(std::vector(text.begin(), text.begin() + 3) == std::vector<std::int32_t>{e, d, other});
+}
+
+TEST_CASE("gpt2 tokenizer: a token that its own bytes do not give is not made of them") {
+  auto golden = SmallTokenizerFiles::golden();
+  auto vocab = golden["vocab"];
+  for (const char* token : {"ZX", "QZ", "QZX", "QQQ"}) vocab[token] = vocab.size();
+  const SmallTokenizerFiles files(vocab.dump(), SmallTokenizerFiles().merges_text() + "Z X\nQ Z\nQZ X\n");
+  const Gpt2Tokenizer tokenizer(files.vocab(), files.merges(), "QQQ");
+  const auto id = [&](const char* token) { return vocab[token].get<std::int32_t>(); };
+  CHECK(tokenizer.encode("QZX") == std::vector{id("Q"), id("ZX")});  // Z X has the lower rank
+  CHECK(tokenizer.encode("QZ") == std::vector{id("QZ")});
+  CHECK(tokenizer.encode("QQQ") == std::vector{id("Q"), id("Q"), id("Q")});  // a special token
+  CHECK(tokenizer.specials().eod == id("QQQ"));
+}
+
 TEST_CASE("gpt2 tokenizer: a megabyte without white space takes no longer than its size") {
   const SmallTokenizerFiles files;
   const Gpt2Tokenizer tokenizer = files.open();
@@ -141,6 +174,7 @@ TEST_CASE("gpt2 tokenizer: the fingerprint is that of the tokens, not of the fil
   auto golden = SmallTokenizerFiles::golden();
   SmallTokenizerFiles same(golden["vocab"].dump(4), files.merges_text().substr(files.merges_text().find('\n') + 1));
   CHECK(same.open().fingerprint() == fingerprint);
+  CHECK(fingerprint_text(fingerprint) == "3d95cb5b01eaf3d4");  // it stands beside users' token files
   std::string merges = files.merges_text();
   const std::size_t last = merges.rfind('\n', merges.size() - 2);
   SmallTokenizerFiles shorter(golden["vocab"].dump(), merges.substr(0, last + 1));

@@ -88,7 +88,10 @@ TEST_CASE("preprocess: the texts of JSON lines, in their order, with an end each
   CHECK(facts.vocabulary == 258);
   CHECK_FALSE(facts.has_eod);
   corpus.options.append_eod = true;
-  CHECK(corpus.run().files[0].facts.has_eod);
+  const TokenFacts ended = corpus.run().files[0].facts;
+  CHECK(ended.has_eod);
+  CHECK(ended.tokens == 15);
+  CHECK(ended.text_bytes == 12);
   CHECK(corpus.documents() == Texts{"one|", "twö\n|", "\U0001f600|"});
   CHECK(TokenFile(corpus.output()).type() == TokenType::u16);
 }

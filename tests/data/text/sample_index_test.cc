@@ -2,6 +2,7 @@
 #include "data/text/sample_index.h"
 
 #include <chrono>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <random>
@@ -121,6 +122,11 @@ TEST_CASE("numpy orders: RandomState.shuffle and default_rng().integers") {
   for (int i = 0; i < 10; ++i) drawn.push_back(generator.integer(1, 4096));
   CHECK(drawn == Lengths{3484, 2609, 2094, 1105, 1261, 168, 309, 68, 718, 3331});
   CHECK(generator.integer(3, 4) == 3);
+  // Of a range that does not divide 2^32 nearly evenly, a third of the draws are rejected.
+  NumpyGenerator rejecting(7);
+  drawn.clear();
+  for (int i = 0; i < 8; ++i) drawn.push_back(rejecting.integer(std::numeric_limits<std::int32_t>::min(), 1 << 30));
+  CHECK(drawn == Lengths{896268264, -133910210, 56414191, -284673271, 351174855, 537894257, -1422040512, -1968603917});
   CHECK_THROWS_WITH(generator.integer(3, 3), "there is no number from 3 to below 3");
 }
 
@@ -144,6 +150,11 @@ TEST_CASE("sample index: Megatron's arrays for one epoch, two apart, two togethe
   CHECK_FALSE(together.is_last_epoch_apart());
   CHECK(numbers(together.documents()) == std::vector<std::int64_t>{1, 2, 5, 2, 3, 4, 1, 0, 4, 5, 0, 3});
   CHECK(numbers(together.shuffle()) == std::vector<std::int64_t>{7, 11, 2, 3, 1, 9, 5, 4, 0, 8, 6, 10, 13, 12});
+}
+
+TEST_CASE("sample index: the last sample needs one token more than its inputs") {
+  CHECK(index_of(kSix, 5, 5).epochs() == 1);  // 26 of 30 tokens
+  CHECK(index_of(kSix, 5, 6).epochs() == 2);  // 31
 }
 
 TEST_CASE("sample index: its closed form gives the places of Megatron's walk, empty documents included") {
@@ -198,6 +209,9 @@ TEST_CASE("split: both rules of rounding, and what is no split") {
   CHECK(core("949,50,1", 12345) == Bounds{0, 11715, 12333, 12345});
   CHECK(legacy("1,1,1", 1000) == Bounds{0, 334, 667, 1000});
   CHECK(core("1,1,1", 1000) == Bounds{0, 333, 667, 1000});
+  CHECK(legacy("949,50,1", 777) == Bounds{0, 737, 776, 777});
+  CHECK(legacy("1,1,1", 20) == Bounds{0, 6, 13, 20});
+  CHECK(legacy("969,30,1", 25) == Bounds{0, 24, 25, 25});
   for (const auto& rule : {SplitRule::legacy, SplitRule::core}) {
     CHECK(split_documents("949,50,1", 7222, rule) == Bounds{0, 6854, 7215, 7222});
     CHECK(split_documents("949/50/1", 7222, rule) == Bounds{0, 6854, 7215, 7222});

@@ -201,6 +201,20 @@ TEST_CASE("token file: one that is cut while it is read is an error") {
   const TokenFile file(prefix.path());
   std::filesystem::resize_file(prefix.path() + ".bin", 4);
   CHECK_THROWS_WITH(sequence(file, 1), ContainsSubstring(".bin: is being cut off while it is read"));
+  prefix.write(kIndex.substr(0, 42) + stored<std::int64_t>(-6, 6) + kIndex.substr(58), kTokens);
+  CHECK_THROWS_WITH(sequence(file, 0), prefix.path() + ".idx has changed while it is read");
+}
+
+TEST_CASE("token file: an index of older tokens never stands beside newer ones") {
+  const Prefix prefix;
+  prefix.write(kIndex, kTokens);
+  TokenWriter writer(prefix.path(), TokenType::u16, ExistingFile::replaced);
+  writer.add_sequence(std::vector{1});
+  writer.end_document();
+  std::filesystem::remove(prefix.path() + ".bin");
+  std::filesystem::create_directory(prefix.path() + ".bin");  // the new tokens cannot get their name
+  CHECK_THROWS_WITH(writer.finish({}), ContainsSubstring(prefix.path() + ".bin: cannot be put in place"));
+  CHECK_FALSE(std::filesystem::exists(prefix.path() + ".idx"));
 }
 
 TEST_CASE("token file: a full disk leaves nothing under the final names") {

@@ -20,6 +20,7 @@ TEST_CASE("byte tokenizer: an id for each byte, and two more") {
   CHECK(tokenizer.size() == 258);
   CHECK(tokenizer.specials() == Specials{.eod = 256, .pad = 257});
   CHECK(tokenizer.bytes_of(255) == 1);
+  CHECK(fingerprint_text(tokenizer.fingerprint()) == "007ceb13f35f6e4c");  // it stands beside users' token files
   CHECK(tokenizer.bytes_of(256) == 0);
   CHECK_THROWS_WITH(tokenizer.encode("\xff"), "byte 1 is not UTF-8");
   CHECK_THROWS_WITH(tokenizer.bytes_of(258), "token 258 is outside the vocabulary of 258 tokens");
@@ -34,6 +35,7 @@ TEST_CASE("character tokenizer: a table of the text's characters, sorted") {
   CHECK(tokenizer.decode(std::vector{6, 3}) == "éh");
   CHECK(tokenizer.bytes_of(6) == 2);
   CHECK(tokenizer.specials() == Specials{});
+  CHECK(fingerprint_text(tokenizer.fingerprint()) == "58308b9c4c71be86");
   CHECK_THROWS_WITH(tokenizer.encode("héx"), "character U+0078 at byte 4 is not in the table of characters");
   CHECK_THROWS_WITH(CharacterTokenizer(std::set<char32_t>()), ContainsSubstring("is empty"));
 

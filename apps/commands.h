@@ -11,6 +11,7 @@ void register_sweep(CLI::App& app);
 void register_forecast(CLI::App& app);
 void register_evaluate(CLI::App& app);
 void register_predict(CLI::App& app);
+void register_generate(CLI::App& app);
 void register_info(CLI::App& app);
 void register_mesh(CLI::App& app);
 void register_check(CLI::App& app);

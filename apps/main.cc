@@ -154,6 +154,7 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
     isobar::register_forecast(app);
     isobar::register_evaluate(app);
     isobar::register_predict(app);
+    isobar::register_generate(app);
     isobar::register_info(app);
     isobar::register_mesh(app);
     isobar::register_check(app);
@@ -176,7 +177,8 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
 int run(int argc, char** argv) {
   try {
     CLI::App app{
-        "isobar trains neural networks on CPUs and NVIDIA GPUs: forecasts of the weather, classification of images.",
+        "isobar trains neural networks on CPUs and NVIDIA GPUs: forecasts of the weather, classification of images, "
+        "models of text.",
         "isobar"};
     std::vector<std::string> arguments(argv + 1, argv + argc);
     std::transform(arguments.begin(), arguments.end(), arguments.begin(), with_dashes);

@@ -35,6 +35,8 @@ class TrainingWindows : public Dataset {
   std::vector<TensorSpec> layout() const override;
   void read(const SampleKey& key, std::span<void* const> to) const override;
 
+  const TokenText& text() const { return *text_; }
+
  private:
   std::shared_ptr<const TokenText> text_;
   std::int64_t length_;  // T

@@ -97,11 +97,9 @@ void LanguageModel::score(const Batch& batch, Metrics& metrics) const {
 }
 
 Settings LanguageModel::settings() const {
-  const nlohmann::ordered_json json{{"vocabulary", info_.vocabulary},
-                                    {"seq_length", info_.seq_length},
-                                    {"tokenizer", info_.tokenizer},
-                                    {"fingerprint", info_.fingerprint},
-                                    {"characters", info_.characters}};
+  const nlohmann::ordered_json json{{"vocabulary", info_.vocabulary}, {"seq_length", info_.seq_length},
+                                    {"tokenizer", info_.tokenizer},   {"fingerprint", info_.fingerprint},
+                                    {"characters", info_.characters}, {"trained_on", info_.trained_on}};
   return {{kText, json.dump()}};
 }
 
@@ -116,7 +114,8 @@ TextInfo text_info_from(const Settings& settings) {
                         .seq_length = json.at("seq_length"),
                         .tokenizer = json.at("tokenizer"),
                         .fingerprint = json.at("fingerprint"),
-                        .characters = json.at("characters")};
+                        .characters = json.at("characters"),
+                        .trained_on = json.at("trained_on")};
     ISOBAR_CHECK(info.vocabulary > 0 && info.seq_length > 0, kText, " describes no text");
     return info;
   } catch (const nlohmann::json::exception&) {

@@ -21,6 +21,7 @@ struct TextInfo {
   std::string tokenizer = {};    // "characters"
   std::string fingerprint = {};  // of the tokenizer
   std::string characters = {};   // the table of the tokenizer `characters`, else empty
+  std::string trained_on = {};   // checksum of the tokens of the training set
   bool ignores_targets = false;  // whether training samples have targets that do not count
   std::shared_ptr<const std::vector<std::int64_t>> bytes = {};  // of the text of each token; null: unknown
 };

@@ -24,7 +24,6 @@ KeyTable TextOptions::keys() {
            .free_on_resume(),
        key("valid_fraction", valid_fraction,
            "how much of the characters of text_path is the validation set, where it has no file of its own")
-           .greater_than(0)
            .fraction(),
        key("tokenizer", tokenizer,
            "how text becomes tokens: characters (those of text_path, sorted), bytes, or gpt2_bpe (the byte-pair "

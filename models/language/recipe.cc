@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
 #include "data/text/character_tokenizer.h"
 #include "data/text/utf8.h"
 #include "engine/files/atomic_file.h"
+#include "engine/files/checksum.h"
 #include "engine/files/json.h"
 #include "engine/files/reader.h"
 #include "kernels/common/check.h"
@@ -60,6 +62,12 @@ std::optional<WholeTextWindows> test_windows(const TextOptions& options, const s
                                              const Tokenizer& tokenizer) {
   if (!options.has_test()) return {};
   return WholeTextWindows(tokens_of(options, DataSplit::test, text, tokenizer), options.seq_length);
+}
+
+TextInfo trained_info(const Tokenizer& tokenizer, const TextOptions& options, const TokenText& trained) {
+  TextInfo info = text_info(tokenizer, *options.vocab_size, options.seq_length);
+  info.trained_on = fingerprint_text(xxh64(std::as_bytes(std::span(trained.ids))));
+  return info;
 }
 
 TextInfo trained_text_of(const GivenWeights& weights) {
@@ -161,10 +169,10 @@ std::unique_ptr<LanguageModel> LanguageRecipe::trained_model(const GivenWeights&
 OpenedLanguage::OpenedLanguage(std::shared_ptr<const NetworkRecipe> network, const TextOptions& options,
                                const std::string& text, const Tokenizer& tokenizer, std::vector<std::string> sentences)
     : network_(std::move(network)),
-      info_(text_info(tokenizer, *options.vocab_size, options.seq_length)),
       train_(tokens_of(options, DataSplit::train, text, tokenizer), options.seq_length),
       valid_(tokens_of(options, DataSplit::valid, text, tokenizer), options.seq_length),
       test_(test_windows(options, text, tokenizer)),
+      info_(trained_info(tokenizer, options, train_.text())),
       sentences_(std::move(sentences)) {}
 
 void OpenedLanguage::keep(const fs::path& kept) const {
@@ -182,6 +190,13 @@ void OpenedLanguage::check_start(const GivenWeights& weights) const {
                ": its ", info_.vocabulary, " tokens of the tokenizer ", info_.tokenizer, " (fingerprint ",
                info_.fingerprint, ") are not those that ", weights.file.string(),
                " was trained on: ", trained.vocabulary, " of ", trained.tokenizer, " (", trained.fingerprint, ")");
+}
+
+void OpenedLanguage::check_resume(const GivenWeights& weights) const {
+  check_start(weights);
+  if (!describes_text(weights.settings)) return;
+  ISOBAR_CHECK(text_info_from(weights.settings).trained_on == info_.trained_on, train_.name(),
+               ": this is not the text that ", weights.file.string(), " was trained on");
 }
 
 std::unique_ptr<Task> OpenedLanguage::make_task(const ComputeOptions& compute, Device device,

@@ -51,7 +51,7 @@ class OpenedLanguage : public OpenedRecipe {
   // Writes the table of characters, characters.json, of a tokenizer that has one.
   void keep(const std::filesystem::path& kept) const override;
   void check_start(const GivenWeights& weights) const override;
-  void check_resume(const GivenWeights& weights) const override { check_start(weights); }
+  void check_resume(const GivenWeights& weights) const override;
   std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
                                   const Parallel& parallel) const override;
   std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute, Device device,
@@ -59,10 +59,10 @@ class OpenedLanguage : public OpenedRecipe {
 
  private:
   const std::shared_ptr<const NetworkRecipe> network_;
-  const TextInfo info_;
   const TrainingWindows train_;
   const WholeTextWindows valid_;
   const std::optional<WholeTextWindows> test_;  // none: the config has no test set
+  const TextInfo info_;
   const std::vector<std::string> sentences_;
 };
 

@@ -116,6 +116,14 @@ TEST_CASE("language recipe: weights of another tokenizer are refused, and the ta
   const std::string refused = testing::error_of([&] { other->check_resume(weights); });
   CHECK(refused.find("are not those that w.safetensors was trained on") != std::string::npos);
 
+  texts.write("a.txt", "b" + forty_characters().substr(1));
+  const std::unique_ptr<OpenedRecipe> changed = texts.opened();
+  CHECK_NOTHROW(changed->check_start(weights));
+  CHECK(testing::error_of([&] { changed->check_resume(weights); }) ==
+        texts.file("a.txt") + ": this is not the text that w.safetensors was trained on");
+  CHECK_NOTHROW(data->check_resume(weights));
+
+  texts.write("a.txt", "abcdabcdabcdabcdabcdabcdabcdabcdabcdabcdx");
   // What these weights are judged by is read with their own table.
   RunConfig config = texts.config({"vocab_size=5", "positions=4"});
   const std::string unknown =

@@ -16,6 +16,7 @@ void register_info(CLI::App& app);
 void register_mesh(CLI::App& app);
 void register_check(CLI::App& app);
 void register_data(CLI::App& app);
+void register_weights(CLI::App& app);
 
 inline constexpr const char* kVersion = ISOBAR_VERSION;
 // Differs between builds that may compute different numbers (apps/build_id.cmake)

@@ -159,6 +159,7 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
     isobar::register_mesh(app);
     isobar::register_check(app);
     isobar::register_data(app);
+    isobar::register_weights(app);
     if (arguments.empty()) throw CLI::CallForHelp();
     refuse_unknown_subcommand(app, arguments);
     isobar::require_finite_numbers(app);

@@ -26,9 +26,9 @@ struct GptOptions {
   std::int64_t embed_dim = 768;
   std::int64_t depth = 12;
   std::int64_t num_heads = 12;
-  std::optional<std::int64_t> head_size;   // null: embed_dim / num_heads
-  std::optional<std::int64_t> mlp_hidden;  // null: 4·embed_dim
-  std::optional<std::int64_t> positions;   // null: those of a sample
+  std::optional<std::int64_t> head_size = {};   // null: embed_dim / num_heads
+  std::optional<std::int64_t> mlp_hidden = {};  // null: 4·embed_dim
+  std::optional<std::int64_t> positions = {};   // null: those of a sample
   GeluForm gelu = GeluForm::tanh;
   bool bias = true;
   bool tie_head = true;

@@ -233,6 +233,21 @@ TEST_CASE("gpt: a token does not see those that follow it") {
                     "a sample of 9 tokens is longer than the 8 positions of the network");
 }
 
+TEST_CASE("gpt: the target of a token is the one that follows it") {
+  const std::unique_ptr<Task> task = tiny_gpt();
+  Batch batch = some_batch();
+  const double loss = loss_of(*task, batch);
+  std::vector<double> targets;
+  const std::vector<double> tokens = tensor_of(batch, "tokens").to_vector();
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    if (i % 7 != 0) targets.push_back(tokens[i]);
+  batch["target"] = int_tensor({3, 6}, targets);
+  CHECK(loss_of(*task, batch) == loss);
+  targets[0] = kIgnoredLabel;
+  batch["target"] = int_tensor({3, 6}, targets);
+  CHECK(loss_of(*task, batch) != loss);
+}
+
 TEST_CASE("gpt: masked rows beyond the vocabulary change no loss, live rows do") {
   const Batch batch = some_batch();
   const double exact = loss_of(*tiny_gpt({"vocab_multiple=1"}), batch);
@@ -290,7 +305,7 @@ TEST_CASE("gpt: what does not fit is refused by name") {
   CHECK(refusal({"tokenizer=gpt2_bpe"}).find("gpt2_bpe needs vocab_file and merge_file") != std::string::npos);
   testing::Findings findings;
   run_ranks({.ranks = 2}, [&](const Communicator& world) {
-    const Parallel parallel = Parallel::start(world, {.cp = 2});
+    const Parallel parallel = Parallel::start(world, {.cp = 2}, "tp-cp-dp", {});
     const RunConfig config = tiny_config();
     findings.expect(
         testing::error_of([&] { config.recipe->on_shapes()->make_task(config.compute, Device{}, parallel); }) ==
@@ -329,20 +344,19 @@ struct Steps {
 };
 
 Steps train_on(const Communicator& world, const MeshSizes& sizes, std::int64_t parts, bool sequence = false) {
-  RunConfig config = tiny_config({"global_batch_size=6", "shuffle=false", "hidden_dropout=0.1", "attention_dropout=0.1",
-                                  "embedding_dropout=0.1", "vocab_multiple=4"});
-  Parallel parallel = Parallel::start(world, sizes);
+  const RunConfig config = tiny_config({"global_batch_size=6", "shuffle=false"});
+  Parallel parallel = Parallel::start(world, sizes, "tp-cp-dp", {});
   parallel.sequence = sequence;
-  GptRecipe network(GptOptions{.embed_dim = 16,
-                               .depth = 2,
-                               .num_heads = 2,
-                               .positions = 8,
-                               .embedding_dropout = 0.1,
-                               .attention_dropout = 0.1,
-                               .hidden_dropout = 0.1,
-                               .vocab_multiple = 4});
+  const GptOptions network{.embed_dim = 16,
+                           .depth = 2,
+                           .num_heads = 2,
+                           .positions = 8,
+                           .embedding_dropout = 0.1,
+                           .attention_dropout = 0.1,
+                           .hidden_dropout = 0.1,
+                           .vocab_multiple = 4};
   const TextInfo info{.vocabulary = 11, .seq_length = 6, .ignores_targets = true};
-  LanguageModel task(std::make_shared<GptRecipe>(network.gpt), config.compute, info, Device{}, parallel);
+  LanguageModel task(std::make_shared<GptRecipe>(network), config.compute, info, Device{}, parallel);
   TrainerOptions options = config.trainer_options();
   options.batch.grad_accumulation = parts;
   Trainer trainer(task, options, parallel);

@@ -11,10 +11,12 @@ void register_sweep(CLI::App& app);
 void register_forecast(CLI::App& app);
 void register_evaluate(CLI::App& app);
 void register_predict(CLI::App& app);
+void register_generate(CLI::App& app);
 void register_info(CLI::App& app);
 void register_mesh(CLI::App& app);
 void register_check(CLI::App& app);
 void register_data(CLI::App& app);
+void register_weights(CLI::App& app);
 
 inline constexpr const char* kVersion = ISOBAR_VERSION;
 // Differs between builds that may compute different numbers (apps/build_id.cmake)

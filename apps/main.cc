@@ -154,10 +154,12 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
     isobar::register_forecast(app);
     isobar::register_evaluate(app);
     isobar::register_predict(app);
+    isobar::register_generate(app);
     isobar::register_info(app);
     isobar::register_mesh(app);
     isobar::register_check(app);
     isobar::register_data(app);
+    isobar::register_weights(app);
     if (arguments.empty()) throw CLI::CallForHelp();
     refuse_unknown_subcommand(app, arguments);
     isobar::require_finite_numbers(app);
@@ -176,7 +178,8 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
 int run(int argc, char** argv) {
   try {
     CLI::App app{
-        "isobar trains neural networks on CPUs and NVIDIA GPUs: forecasts of the weather, classification of images.",
+        "isobar trains neural networks on CPUs and NVIDIA GPUs: forecasts of the weather, classification of images, "
+        "models of text.",
         "isobar"};
     std::vector<std::string> arguments(argv + 1, argv + argc);
     std::transform(arguments.begin(), arguments.end(), arguments.begin(), with_dashes);

@@ -18,6 +18,7 @@
 #include "kernels/cases/cross_entropy.h"
 #include "kernels/cases/dropout.h"
 #include "kernels/cases/elementwise.h"
+#include "kernels/cases/embedding.h"
 #include "kernels/cases/forecast_loss.h"
 #include "kernels/cases/forecast_scores.h"
 #include "kernels/cases/gelu.h"
@@ -90,6 +91,9 @@ Shape linear_shape(std::int64_t batch) {
 // The last layer of GPT-2: 1024 tokens a sample, its vocabulary of 50257 rounded up to a multiple of 64.
 Shape vocabulary(std::int64_t batch) {
   return {batch * 1024, 50304};
+}
+Shape token_table(std::int64_t batch) {
+  return {batch * 1024, 50304, 768};
 }
 Shape samples_only(std::int64_t batch) {
   return {batch};
@@ -527,6 +531,21 @@ ISOBAR_BENCH(cross_entropy_fwd, .dims = "rows classes", .base_shape = vocabulary
 ISOBAR_BENCH(cross_entropy_bwd, .dims = "rows classes", .base_shape = vocabulary, .small_shape = {7, 33}) {
   return ISOBAR_BENCH_CALL(cross_entropy_bwd, p.operands(),
                            {.rows = p.shape[0], .classes = p.shape[1], .dtype = p.dtype});
+}
+
+ISOBAR_BENCH(embedding_fwd, .dims = "ids rows cols", .base_shape = token_table, .small_shape = {7, 33, 20}) {
+  return ISOBAR_BENCH_CALL(embedding_fwd, p.operands(),
+                           {.ids_count = p.shape[0],
+                            .rows = p.shape[1],
+                            .cols = p.shape[2],
+                            .dtype = p.dtype,
+                            .y_dtype = accumulator_of(p.dtype)});
+}
+
+ISOBAR_BENCH(embedding_bwd, .dims = "ids rows cols", .base_shape = token_table, .small_shape = {7, 33, 20}) {
+  return ISOBAR_BENCH_CALL(
+      embedding_bwd, p.operands(),
+      {.ids_count = p.shape[0], .rows = p.shape[1], .cols = p.shape[2], .y_dtype = accumulator_of(p.dtype)});
 }
 
 // ---- optimizer ------------------------------------------------------------------------------------------------------

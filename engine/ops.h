@@ -69,7 +69,7 @@ Tensor gelu(const Tensor& x, Activation kind);
 Tensor relu(const Tensor& x);
 Tensor leaky_relu(const Tensor& x);  // 0.01·x below 0
 Tensor tanh(const Tensor& x);
-// [B·T,C] -> [B·T,C].
+// [B·T,C] -> [B·T,C]. The bias may be undefined: 0.
 Tensor layernorm(const Tensor& x, const Tensor& w, const Tensor& b, double eps, DType out_dtype);
 // s = x + branch; y = layernorm(s); all [B·T,C].
 LayernormResult layernorm_residual(const Tensor& x, const Tensor& branch, const Tensor& w, const Tensor& b, double eps);
@@ -90,9 +90,15 @@ Tensor dropout(const Tensor& x, float p, DropoutKey key, const ElementWindow& wi
 // [B·T,C]; drops all rows of a sample or none.
 Tensor drop_path(const Tensor& x, float p, DropoutKey key, const RowWindow& rows);
 
-// [rows,classes], [rows] of i32 -> [1], the mean over the labels that are not `ignore`; no gradient to labels.
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, std::int32_t ignore = kIgnoredLabel);
+// ids of i32, any shape, [rows,C] -> [ids,C], in the table's dtype, or in fp32 if that has 16 bits. Row r is that of id
+// first + r; an id without a row gives 0. No gradient to ids.
+Tensor embedding(const Tensor& ids, const Tensor& table, DType out_dtype, std::int64_t first = 0);
+
+// [rows,classes], [rows] of i32 -> [1], the mean over the labels that are not `ignore`; no gradient to labels. The last
+// `padding` columns are no classes.
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, std::int32_t ignore = kIgnoredLabel,
+                     std::int64_t padding = 0);
 // [rows,classes], [rows] of i32; never recorded.
-ClassPredictions class_predictions(const Tensor& logits, const Tensor& labels);
+ClassPredictions class_predictions(const Tensor& logits, const Tensor& labels, std::int64_t padding = 0);
 
 }  // namespace isobar

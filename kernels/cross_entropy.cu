@@ -50,7 +50,7 @@ __device__ __forceinline__ void for_each_owned(std::int64_t classes, const F& f)
 // ---- forward --------------------------------------------------------------------------------------------------------
 
 struct Forward {
-  std::int64_t rows, classes;
+  std::int64_t rows, classes, stride;  // classes that count, and columns of a row
   int ignore;
   Input logits;
   const std::int32_t* labels;
@@ -93,14 +93,14 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_fwd_kernel(Forward a) 
       Running mine;
       for_each_owned<Group>(a.classes, [&](std::int64_t c, int count) {
         float x[kChunk];
-        load(a.logits, row * a.classes + c, count, x);
+        load(a.logits, row * a.stride + c, count, x);
         mine.add(x, c, count);
       });
       max = Group::max(mine.max);
       sum = Group::sum(mine.sum * expf(mine.max - max));
       const int best = Group::min(mine.max == max ? mine.best : kNoClass);
       float at_label[1] = {std::numeric_limits<float>::quiet_NaN()};
-      if (label >= 0 && label < a.classes) load(a.logits, row * a.classes + label, 1, at_label);
+      if (label >= 0 && label < a.classes) load(a.logits, row * a.stride + label, 1, at_label);
       loss = logf(sum) + (max - at_label[0]);
       if (sum == sum) prediction = best == kNoClass ? 0 : best;
     }
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kThreads) mean_kernel(std::int64_t rows, int i
 // ---- backward -------------------------------------------------------------------------------------------------------
 
 struct Backward {
-  std::int64_t rows, classes;
+  std::int64_t rows, classes, stride;  // classes that count, and columns of a row
   int ignore;
   Input logits;
   const std::int32_t* labels;
@@ -153,13 +153,15 @@ __global__ void __launch_bounds__(kThreads) cross_entropy_bwd_kernel(Backward a)
     const bool counts = label != a.ignore, is_valid = label >= 0 && label < a.classes;
     const float max = a.max[row];
     const float factor = is_valid ? scale / a.sum[row] : std::numeric_limits<float>::quiet_NaN();
-    for_each_owned<Group>(a.classes, [&](std::int64_t c, int count) {
+    for_each_owned<Group>(a.stride, [&](std::int64_t c, int count) {
       float x[kChunk] = {};
-      if (counts) {
-        load(a.logits, row * a.classes + c, count, x);
-        for (int k = 0; k < kChunk; ++k) x[k] = factor * expf(x[k] - max) - (c + k == label ? scale : 0.0f);
+      if (counts && c < a.classes) {
+        const int read = a.classes - c < count ? static_cast<int>(a.classes - c) : count;
+        load(a.logits, row * a.stride + c, read, x);
+        for (int k = 0; k < kChunk; ++k)
+          x[k] = k < read ? factor * expf(x[k] - max) - (c + k == label ? scale : 0.0f) : 0.0f;
       }
-      store(a.dlogits, row * a.classes + c, count, x);
+      store(a.dlogits, row * a.stride + c, count, x);
     });
   });
 }
@@ -186,7 +188,8 @@ dim3 grid_for(std::int64_t rows) {
 void cross_entropy_fwd(const CrossEntropyFwdArgs& a, Stream stream) {
   require_cuda_dtypes("cross_entropy_fwd", a.dtype);
   const Forward forward = {.rows = a.rows,
-                           .classes = a.classes,
+                           .classes = a.classes - a.padding,
+                           .stride = a.classes,
                            .ignore = a.ignore,
                            .logits = input<kChunk>(a.logits, a.dtype, a.classes),
                            .labels = a.labels,
@@ -206,7 +209,8 @@ void cross_entropy_fwd(const CrossEntropyFwdArgs& a, Stream stream) {
 void cross_entropy_bwd(const CrossEntropyBwdArgs& a, Stream stream) {
   require_cuda_dtypes("cross_entropy_bwd", a.dtype);
   const Backward backward = {.rows = a.rows,
-                             .classes = a.classes,
+                             .classes = a.classes - a.padding,
+                             .stride = a.classes,
                              .ignore = a.ignore,
                              .logits = input<kChunk>(a.logits, a.dtype, a.classes),
                              .labels = a.labels,

@@ -5,6 +5,8 @@
 //     loss   = Σ_r row_loss[r] / R           prediction[r] = the c with the largest x[c]; the smallest c of a tie
 //   bwd   dlogits[r, c] = upstream / R · (exp(x[c] - max[r]) / sum[r] - [c = y])
 //   The same as PyTorch's torch.nn.functional.cross_entropy(logits, labels, ignore_index=ignore, reduction="mean").
+//   c runs over the first classes - padding columns. The last `padding` columns are no classes, as those that round a
+//   vocabulary up: they are not read, have no probability, and their dlogits is 0.
 //
 //   logits, dlogits     [rows, classes]  dtype: fp32, bf16, fp16, fp64 (CPU)
 //   labels              [rows]           i32
@@ -18,7 +20,7 @@
 //   upstream            a host number (1, a loss scale, 1/micro-batches) times *device_upstream (accumulator; null: 1)
 //
 //   a row that does not count    its logits are not read: max, sum and row_loss are 0, prediction is -1, dlogits is 0
-//   a label outside [0, classes) that is not `ignore`: row_loss, loss and the row of dlogits are NaN
+//   a label outside [0, classes - padding) that is not `ignore`: row_loss, loss and the row of dlogits are NaN
 //   R = 0                        loss is NaN, as in PyTorch; dlogits is 0
 //   a logit of NaN or +∞         sum, row_loss and loss are NaN, prediction is -1: such a row never counts as right
 //   logits of -∞                 have probability 0; if all logits of a row are -∞, loss is NaN and prediction is 0
@@ -29,7 +31,7 @@
 //                 rescales its sum when the maximum grows (Milakov and Gimelshein 2018, arXiv:1805.02867). On the CPU
 //                 it is two passes over a row, which stays in the cache between them: loops without that branch are
 //                 vectorised
-//   limits        rows >= 0 and classes >= 1, both below 2^31
+//   limits        rows >= 0, classes >= 1 and 0 <= padding < classes, all below 2^31
 //   aliasing      dlogits may be logits
 #pragma once
 
@@ -44,7 +46,7 @@ namespace isobar {
 inline constexpr std::int32_t kIgnoredLabel = -100;  // PyTorch's default
 
 struct CrossEntropyFwdArgs {
-  std::int64_t rows = 0, classes = 0;
+  std::int64_t rows = 0, classes = 0, padding = 0;
   DType dtype = DType::fp32;
   std::int32_t ignore = kIgnoredLabel;
   const void* logits = nullptr;
@@ -58,7 +60,7 @@ struct CrossEntropyFwdArgs {
 };
 
 struct CrossEntropyBwdArgs {
-  std::int64_t rows = 0, classes = 0;
+  std::int64_t rows = 0, classes = 0, padding = 0;
   DType dtype = DType::fp32;
   std::int32_t ignore = kIgnoredLabel;
   const void* logits = nullptr;
@@ -72,14 +74,14 @@ struct CrossEntropyBwdArgs {
 };
 
 constexpr Cost cross_entropy_fwd_cost(const CrossEntropyFwdArgs& a) {
-  const double n = static_cast<double>(a.rows) * a.classes;
+  const double n = static_cast<double>(a.rows) * (a.classes - a.padding);
   const double row = 4.0 + 3 * size_of(accumulator_of(a.dtype)) + (a.prediction != nullptr ? 4 : 0);
   return {.bytes = n * size_of(a.dtype) + row * a.rows, .flops = 4 * n};
 }
 constexpr Cost cross_entropy_bwd_cost(const CrossEntropyBwdArgs& a) {
-  const double n = static_cast<double>(a.rows) * a.classes;
+  const double n = static_cast<double>(a.rows) * a.classes, read = n - static_cast<double>(a.rows) * a.padding;
   const double row = 4.0 + 2 * size_of(accumulator_of(a.dtype));
-  return {.bytes = 2 * n * size_of(a.dtype) + row * a.rows, .flops = 4 * n};
+  return {.bytes = (read + n) * size_of(a.dtype) + row * a.rows, .flops = 4 * read};
 }
 
 ISOBAR_KERNEL(cross_entropy_fwd, CrossEntropyFwdArgs)

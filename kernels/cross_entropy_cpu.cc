@@ -52,8 +52,8 @@ void forward(const CrossEntropyFwdArgs& a) {
     for (std::int64_t row = begin; row < end; ++row) {
       RowResult<Acc> result = {0, 0, 0, -1};
       if (a.labels[row] != a.ignore)
-        result = forward_row<T, Acc>(static_cast<const T*>(a.logits) + row * a.classes, a.classes, a.labels[row],
-                                     a.prediction != nullptr);
+        result = forward_row<T, Acc>(static_cast<const T*>(a.logits) + row * a.classes, a.classes - a.padding,
+                                     a.labels[row], a.prediction != nullptr);
       static_cast<Acc*>(a.max)[row] = result.max;
       static_cast<Acc*>(a.sum)[row] = result.sum;
       row_loss[row] = result.loss;
@@ -78,6 +78,7 @@ void backward(const CrossEntropyBwdArgs& a) {
       a.upstream *
       (a.device_upstream != nullptr ? static_cast<double>(*static_cast<const Acc*>(a.device_upstream)) : 1.0);
   const Acc scale = static_cast<Acc>(upstream / *a.counted);
+  const std::int64_t read = a.classes - a.padding;
   parallel_for(a.rows, kGrain / 2 / a.classes + 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const T* x = static_cast<const T*>(a.logits) + row * a.classes;
@@ -87,12 +88,13 @@ void backward(const CrossEntropyBwdArgs& a) {
         for (std::int64_t c = 0; c < a.classes; ++c) dx[c] = convert<T>(Acc(0));
         continue;
       }
-      const bool is_valid = label >= 0 && label < a.classes;
+      const bool is_valid = label >= 0 && label < read;
       const Acc max = static_cast<const Acc*>(a.max)[row];
       const Acc factor = is_valid ? scale / static_cast<const Acc*>(a.sum)[row] : std::numeric_limits<Acc>::quiet_NaN();
       const Acc at_label = is_valid ? factor * exp(convert<Acc>(x[label]) - max) - scale : Acc(0);
 #pragma omp simd
-      for (std::int64_t c = 0; c < a.classes; ++c) dx[c] = convert<T>(factor * exp(convert<Acc>(x[c]) - max));
+      for (std::int64_t c = 0; c < read; ++c) dx[c] = convert<T>(factor * exp(convert<Acc>(x[c]) - max));
+      for (std::int64_t c = read; c < a.classes; ++c) dx[c] = convert<T>(Acc(0));
       if (is_valid) dx[label] = convert<T>(at_label);
     }
   });

@@ -34,6 +34,7 @@ std::vector<bool> wraps_of(const EdgeWords& edge) {
 }
 
 void check_field_ports(const char* network, const Ports& ports, const EdgeWords& edge) {
+  refuse_tokens(network, ports);
   const std::size_t axes = ports.in.size() - 1;
   const bool are_alike = std::equal(ports.in.begin() + 1, ports.in.end(), ports.out.begin() + 1, ports.out.end());
   ISOBAR_CHECK(are_alike, "config key model: ", network, " computes fields on the grid of its input, and cannot make ",

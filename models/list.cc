@@ -5,7 +5,9 @@
 #include "models/classification/recipe.h"
 #include "models/cnn/recipe.h"
 #include "models/forecast/recipe.h"
+#include "models/gpt/recipe.h"
 #include "models/image_regression/recipe.h"
+#include "models/language/recipe.h"
 #include "models/recipe.h"
 #include "models/unet/recipe.h"
 #include "models/vit/recipe.h"
@@ -19,6 +21,7 @@ const std::vector<RecipeEntry>& recipe_list() {
       {"classification", make_classification_recipe},
       {"image_regression", make_image_regression_recipe, "cnn"},
       {"volume_regression", make_volume_regression_recipe, "unet"},
+      {"language_model", make_language_recipe, "gpt"},
   };
   return list;
 }
@@ -28,6 +31,7 @@ const std::vector<NetworkEntry>& network_list() {
       {"vit", make_vit_recipe},
       {"cnn", make_cnn_recipe},
       {"unet", make_unet_recipe},
+      {"gpt", make_gpt_recipe},
   };
   return list;
 }

@@ -2,6 +2,7 @@
 
 #include "engine/conv_ops.h"
 #include "engine/field_ops.h"
+#include "kernels/common/check.h"
 
 namespace isobar {
 
@@ -30,6 +31,10 @@ Tensor Network::operator()(const Tensor& input, const Pass& pass) const {
 std::int64_t NetworkRecipe::multiple() const {
   const std::optional<Reach> own = reach();
   return own ? own->stride : 1;
+}
+
+void refuse_tokens(const char* network, const Ports& ports) {
+  ISOBAR_CHECK(!ports.are_tokens(), "config key model: ", network, " takes fields, and the samples are tokens of text");
 }
 
 std::unique_ptr<Network> make_network(const NetworkRecipe& recipe, const Ports& ports, const Build& build) {

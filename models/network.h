@@ -19,7 +19,7 @@
 namespace isobar {
 
 // Of one sample, in the parameters' dtype: fields [V, LAT, LON] to fields [V', LAT, LON], or to logits [classes].
-// Fields may also have one axis, or three.
+// Fields may also have one axis, or three. Or tokens: ids [T] i32 to logits [T, vocabulary] of the tokens that follow.
 struct Ports {
   Shape in, out;
   bool starts_at_zero = false;  // the output: a task adds it to something that is a good guess already
@@ -27,8 +27,14 @@ struct Ports {
   // network has ports with the lengthened axes.
   bool may_be_padded = false;
 
+  std::int64_t vocabulary = 0;  // ids are below it; 0: no tokens
+
   bool are_fields() const { return out.size() == 3; }
+  bool are_tokens() const { return vocabulary > 0; }
 };
+
+// Error for ports of tokens, of a network that takes none. network: "a ViT".
+void refuse_tokens(const char* network, const Ports& ports);
 
 class Network {
  public:
@@ -53,6 +59,10 @@ class Network {
   virtual bool has_channels_last() const { return false; }
   // [B, S, V] -> [B, S, V'], whatever the stages take.
   Tensor in_channels_last(const Tensor& input, const Pass& pass) const;
+
+  // Of a network that takes tokens, whose last stage gives logits [B·T, columns] in the activation's dtype: how many of
+  // the last columns stand for no token. The loss leaves them out.
+  virtual std::int64_t padded_columns() const { return 0; }
 
   // Whether all that its layers pass on goes through a ResidualStream (models/layers/residual_stream.h). A network
   // without one computes every row of a sample here.

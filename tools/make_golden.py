@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes tests/golden/*.safetensors: what PyTorch computes in fp64 for two tiny ViTs, one that forecasts and one that
 classifies, for a tiny CNN, for thin
-U-Nets, for causal attention and for whole small runs, and how far PyTorch itself strays from that
-in fp32, bf16 and fp16. The tests read the files; nobody needs PyTorch to run them.
+U-Nets, for tiny language models, for causal attention and for whole small runs, and how far PyTorch itself strays from
+that in fp32, bf16 and fp16. The tests read the files; nobody needs PyTorch to run them.
 
     pip install torch numpy                    (made with 2.15; any PyTorch 2 gives the same numbers to ~1e-15)
     python3 tools/make_golden.py               writes tests/golden/
@@ -22,6 +22,7 @@ import torch.nn.functional as F
 
 import reference_cnn
 import reference_digits
+import reference_gpt
 import reference_run
 import reference_unet
 import reference_vit as reference
@@ -471,6 +472,57 @@ def cnn_case(generator):
     return weights, tensors, {"config": config, "training": settings, "parameters": list(grads)}
 
 
+GPT_BATCH, GPT_VOCABULARY, GPT_TOKENS, GPT_WIDTH, GPT_DEPTH, GPT_HEADS = 3, 97, 13, 24, 2, 3
+GPTS = {  # each choice at least twice, once with another one changed
+    "gpt": {"tie_head": True, "gelu": "tanh", "bias": True, "vocab_multiple": 32, "vocab_padding": "masked",
+            "head_size": 8},
+    "gpt_untied": {"tie_head": False, "gelu": "erf", "bias": False, "vocab_multiple": 16, "vocab_padding": "live",
+                   "head_size": 16},
+    "gpt_plain": {"tie_head": True, "gelu": "erf", "bias": False, "vocab_multiple": 1, "vocab_padding": "masked",
+                  "head_size": 8},
+}
+
+
+def gpt_case(generator, name, tie_head, gelu, bias, vocab_multiple, vocab_padding, head_size):
+    """A language model and one batch, of whose targets some do not count."""
+    def draw():
+        tokens = torch.randint(GPT_VOCABULARY, (GPT_BATCH, GPT_TOKENS + 1), generator=generator)
+        target = tokens[:, 1:].clone()
+        if name != "gpt_plain":  # of the last sample one target counts
+            target[torch.rand(target.shape, generator=generator) < 0.25] = reference_gpt.IGNORED
+            target[-1, 1:] = reference_gpt.IGNORED
+            target[-1, 0] = tokens[-1, 1]
+        return tokens[:, :-1], target
+
+    def fit(trained, x, target, precision="fp64"):
+        return train(trained, x, target, adamw(trained, weight_decay),
+                     lambda step: cosine_rate(base_rate, step, warmup), max_norm, precision)
+
+    columns = -(-GPT_VOCABULARY // vocab_multiple) * vocab_multiple
+    model = draw_parameters(generator, reference_gpt.GPT(
+        GPT_VOCABULARY, columns, GPT_TOKENS, GPT_WIDTH, GPT_DEPTH, GPT_HEADS, head_size, 4 * GPT_WIDTH, gelu, bias,
+        tie_head, vocab_padding == "live"))
+    base_rate, weight_decay, warmup, max_norm = 5e-3, 0.1, 3, 1.0
+    x, target = draw()
+    logits, loss, grads = forward_backward(clone(model), x, target)
+    trained = clone(model)
+    log = fit(trained, x, target)
+    tensors = {"ids": x.float(), "target": target.float(), "output": logits, "loss": loss.reshape(1)}
+    tensors |= {f"weight.{key}": p.detach().float() for key, p in model.named_parameters()}
+    tensors |= {f"gradient.{key}": g for key, g in grads.items()}
+    tensors |= {f"adamw.{key}": p.detach() for key, p in trained.named_parameters()}
+    tensors |= {f"adamw.{key}": torch.tensor(v, dtype=torch.float64) for key, v in log.items()}
+    if name != "gpt_plain":
+        tensors |= yardsticks(model, draw, fit)
+    settings = {"lr": base_rate, "num_iters": STEPS, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": weight_decay,
+                "warmup": warmup, "grad_clip": max_norm, "loss_scale": LOSS_SCALE}
+    config = {"task": "language_model", "model": "gpt", "seq_length": GPT_TOKENS, "vocab_size": GPT_VOCABULARY,
+              "positions": GPT_TOKENS, "embed_dim": GPT_WIDTH, "depth": GPT_DEPTH, "num_heads": GPT_HEADS,
+              "head_size": head_size, "gelu": gelu, "bias": bias, "tie_head": tie_head,
+              "vocab_multiple": vocab_multiple, "vocab_padding": vocab_padding}
+    return tensors, {"config": config, "training": settings, "parameters": list(grads)}
+
+
 UNETS = {
     "unet": {"batch": 1, "size": 64, "full_scale": True, "lambda_rho": 0.0},
     "unet_half": {"batch": 2, "size": 32, "full_scale": False, "lambda_rho": 2.0**-16},
@@ -738,6 +790,10 @@ def main():
     weights, tensors, metadata = cnn_case(torch.Generator().manual_seed(22))
     write(weights, out / "cnn_weights.safetensors")
     write(tensors, out / "cnn.safetensors", **metadata)
+
+    for seed, (name, choices) in enumerate(GPTS.items()):
+        tensors, metadata = gpt_case(torch.Generator().manual_seed(30 + seed), name, **choices)
+        write(tensors, out / f"{name}.safetensors", **metadata)
 
     write(unet_weights(), out / "unet_weights.safetensors")
     for name, sizes in UNETS.items():

@@ -5,12 +5,14 @@
 
 namespace isobar {
 
-Tensor cross_entropy(const Tensor& logits, const Tensor& labels, std::int32_t ignore) {
+Tensor cross_entropy(const Tensor& logits, const Tensor& labels, std::int32_t ignore, std::int64_t padding) {
   check_operands("cross_entropy", {{"the matrix of logits", logits, 2}, {"the tensor of labels", labels}});
   ISOBAR_CHECK(logits.size(1) >= 1 && labels.numel() == logits.size(0), "cross_entropy: labels ",
                to_string(labels.shape()), " do not fit logits ", to_string(logits.shape()));
   ISOBAR_CHECK(labels.dtype() == DType::i32, "cross_entropy: the labels are ", name_of(labels.dtype()), ", not i32");
   const std::int64_t rows = logits.size(0), classes = logits.size(1);
+  ISOBAR_CHECK(padding >= 0 && padding < classes, "cross_entropy: ", padding, " of ", classes,
+               " columns cannot be padding");
   const DType accumulator = accumulator_of(logits.dtype());
 
   Tensor loss = Tensor::empty({1}, accumulator, logits.device());
@@ -21,6 +23,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, std::int32_t ig
   ISOBAR_RUN(logits.device(), cross_entropy_fwd,
              {.rows = rows,
               .classes = classes,
+              .padding = padding,
               .dtype = logits.dtype(),
               .ignore = ignore,
               .logits = logits.data(),
@@ -37,6 +40,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& labels, std::int32_t ig
                  ISOBAR_RUN(logits.device(), cross_entropy_bwd,
                             {.rows = rows,
                              .classes = classes,
+                             .padding = padding,
                              .dtype = logits.dtype(),
                              .ignore = ignore,
                              .logits = logits.data(),

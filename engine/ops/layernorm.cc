@@ -10,20 +10,26 @@ struct Normalized {
   Tensor sum, y, mean, rstd;
 };
 
+// The bias of a norm without one.
+Tensor no_bias(const Tensor& weight) {
+  return Tensor::zeros(weight.shape(), weight.dtype(), weight.device());
+}
+
 Normalized layernorm_forward(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
                              double eps, DType out_dtype) {
   check_operands("layernorm", {{"the input", x},
                                {.name = "the branch", .tensor = branch, .is_optional = true},
                                {"the weight", weight},
-                               {"the bias", bias}});
+                               {.name = "the bias", .tensor = bias, .is_optional = true}});
   const std::int64_t cols = x.size(-1);
   ISOBAR_CHECK(cols >= 1, "layernorm: the rows of ", to_string(x.shape()), " are empty");
   const std::int64_t rows = x.numel() / cols;
   const DType statistics = accumulator_of(x.dtype());
-  ISOBAR_CHECK(weight.dtype() == statistics && bias.dtype() == statistics, "layernorm: weight and bias are ",
-               name_of(weight.dtype()), " and ", name_of(bias.dtype()), ", not ", name_of(statistics));
-  ISOBAR_CHECK(weight.numel() == cols && bias.numel() == cols, "layernorm: input ", to_string(x.shape()),
-               " does not fit weight ", to_string(weight.shape()), " and bias ", to_string(bias.shape()));
+  const Tensor& shift = bias.defined() ? bias : no_bias(weight);
+  ISOBAR_CHECK(weight.dtype() == statistics && shift.dtype() == statistics, "layernorm: weight and bias are ",
+               name_of(weight.dtype()), " and ", name_of(shift.dtype()), ", not ", name_of(statistics));
+  ISOBAR_CHECK(weight.numel() == cols && shift.numel() == cols, "layernorm: input ", to_string(x.shape()),
+               " does not fit weight ", to_string(weight.shape()), " and bias ", to_string(shift.shape()));
   Normalized n;
   n.sum = x;
   if (branch.defined()) {
@@ -43,7 +49,7 @@ Normalized layernorm_forward(const Tensor& x, const Tensor& branch, const Tensor
               .x = x.data(),
               .branch = branch.defined() ? branch.data() : nullptr,
               .weight = weight.data(),
-              .bias = bias.data(),
+              .bias = shift.data(),
               .sum = branch.defined() ? n.sum.data() : nullptr,
               .y = n.y.data(),
               .mean = n.mean.data(),
@@ -66,7 +72,10 @@ void layernorm_backward(Gradients& gradients, const LayernormSaved& s, const Tar
     gradients.give(x, dsum);
     return;
   }
-  const Gradients::Slot dweight = gradients.slot(s.weight), dbias = gradients.slot(s.bias);
+  const Gradients::Slot dweight = gradients.slot(s.weight);
+  // Without a bias the kernel writes what nobody reads.
+  const Gradients::Slot dbias =
+      s.bias.defined() ? gradients.slot(s.bias) : Gradients::Slot{no_bias(s.weight), dweight.mode};
   ISOBAR_CHECK(dweight && dbias && dweight.mode == dbias.mode,
                "layernorm: weight and bias must be parameters together");
   const Tensor dx = dsum.defined() ? dsum : gradient_like(s.sum);

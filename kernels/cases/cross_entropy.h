@@ -9,7 +9,7 @@ namespace isobar::cases {
 inline CrossEntropyFwdArgs cross_entropy_fwd(CrossEntropyFwdArgs a, Operands&& operands) {
   const DType acc = accumulator_of(a.dtype);
   a.logits = operands.input("logits", a.rows * a.classes, a.dtype);
-  a.labels = operands.input("labels", a.rows, DType::i32, {0, static_cast<double>(a.classes)});
+  a.labels = operands.input("labels", a.rows, DType::i32, {0, static_cast<double>(a.classes - a.padding)});
   a.max = operands.output("max", a.rows, acc);
   a.sum = operands.output("sum", a.rows, acc);
   a.row_loss = operands.output("row_loss", a.rows, acc);
@@ -23,7 +23,7 @@ inline CrossEntropyBwdArgs cross_entropy_bwd(CrossEntropyBwdArgs a, Operands&& o
   const DType acc = accumulator_of(a.dtype);
   const auto rows = static_cast<double>(a.rows);
   a.logits = operands.input("logits", a.rows * a.classes, a.dtype);
-  a.labels = operands.input("labels", a.rows, DType::i32, {0, static_cast<double>(a.classes)});
+  a.labels = operands.input("labels", a.rows, DType::i32, {0, static_cast<double>(a.classes - a.padding)});
   a.max = operands.input("max", a.rows, acc, {1, 2});
   a.sum = operands.input("sum", a.rows, acc, {1, 2});
   a.counted = operands.input("counted", 1, DType::i32, {rows, rows});

@@ -63,7 +63,8 @@ class Forecaster : public Task {
   Parameters& parameters() override { return *parameters_; }
   const Parameters& parameters() const override { return *parameters_; }
   Tensor loss(const Batch& batch, const Pass& pass) const override;
-  // If points may be missing: the samples whose target has a point with weight, by the tensor "points" (PairDataset).
+  // If points may be missing: the samples that have a point with weight in the target of a step whose loss has one, by
+  // the tensors "points" (PairDataset).
   // Collective over the ranks that hold bands.
   double weight(const Batch& batch) const override;
   bool counts_samples() const override { return !masked_; }

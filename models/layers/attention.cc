@@ -9,6 +9,7 @@ namespace isobar {
 namespace {
 
 std::int64_t head_size(const AttentionSpec& spec) {
+  if (spec.head_size > 0) return spec.head_size;
   ISOBAR_CHECK(spec.heads >= 1 && spec.width % spec.heads == 0, "attention: ", spec.width,
                " channels do not divide into ", spec.heads, " heads");
   return spec.width / spec.heads;
@@ -20,8 +21,22 @@ Part heads_of_rank(const AttentionSpec& spec, const Parallel& parallel) {
   return parallel.over_tp(spec.heads);
 }
 
-LinearSpec square(const AttentionSpec& spec, Split split) {
-  return {.in = spec.width, .out = spec.width, .split = split, .multiple = head_size(spec)};
+LinearSpec into_heads(const AttentionSpec& spec) {
+  return {.in = spec.width,
+          .out = spec.heads * head_size(spec),
+          .bias = spec.bias,
+          .init_std = spec.init_std,
+          .split = Split::outputs,
+          .multiple = head_size(spec)};
+}
+
+LinearSpec out_of_heads(const AttentionSpec& spec) {
+  return {.in = spec.heads * head_size(spec),
+          .out = spec.width,
+          .bias = spec.bias,
+          .init_std = spec.proj_init_std,
+          .split = Split::inputs,
+          .multiple = head_size(spec)};
 }
 
 }  // namespace
@@ -33,8 +48,8 @@ Attention::Attention(const Build& build, const std::string& name, const Attentio
       stream_(build),
       head_size_(head_size(spec)),
       heads_(heads_of_rank(spec, build.parallel)),
-      qkv_(build, {name + ".q", name + ".k", name + ".v"}, square(spec, Split::outputs)),
-      proj_(build, {name + ".proj"}, square(spec, Split::inputs)) {
+      qkv_(build, {name + ".q", name + ".k", name + ".v"}, into_heads(spec)),
+      proj_(build, {name + ".proj"}, out_of_heads(spec)) {
   build.note_over_tp("heads", heads_, spec.heads);
   // Checks the smallest number of heads of a tensor-parallel rank, so that all ranks throw the same Error.
   if (parallel_.cp.size() > 1) form_of(parallel_.form, spec.heads / parallel_.tp.size(), parallel_.cp.size());
@@ -52,8 +67,9 @@ Tensor Attention::heads(const Tensor& qkv, Pass& pass) const {
       .batch = pass.samples(),
       .heads = heads_.size(),
       .scale = 1 / std::sqrt(static_cast<double>(head_size_)),
+      .causal = spec_.causal,
       .tf32 = tf32_,
-      .dropout = pass.rate(spec_.dropout),
+      .dropout = pass.rate(spec_.attention_dropout),
       .key = pass.next_mask(),
       .window = {.samples = pass.window(), .heads = {heads_.begin, spec_.heads}, .queries = {}, .keys = {}}};
   return context_attention(qkv, options, stream_.axis(qkv, pass), parallel_.cp, parallel_.form);

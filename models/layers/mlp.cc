@@ -21,23 +21,33 @@ Mlp::Mlp(const Build& build, const std::string& name, const MlpSpec& spec)
       tf32_(build.compute.may_use_tf32()),
       stream_(build),
       fc1_(build, {name + ".fc1"},
-           {.in = spec.width, .out = spec.hidden, .split = Split::outputs, .multiple = kChannelMultiple}),
+           {.in = spec.width,
+            .out = spec.hidden,
+            .bias = spec.bias,
+            .init_std = spec.init_std,
+            .split = Split::outputs,
+            .multiple = kChannelMultiple}),
       fc2_(build, {name + ".fc2"},
-           {.in = spec.hidden, .out = spec.width, .split = Split::inputs, .multiple = kChannelMultiple}) {
+           {.in = spec.hidden,
+            .out = spec.width,
+            .bias = spec.bias,
+            .init_std = spec.fc2_init_std,
+            .split = Split::inputs,
+            .multiple = kChannelMultiple}) {
   build.note_over_tp("hidden units", parallel_.over_tp(spec.hidden, kChannelMultiple), spec.hidden);
 }
 
 Tensor Mlp::operator()(const Tensor& x, Pass& pass) const {
-  if (pass.rate(spec_.dropout) == 0) return fused(x, pass);
+  if (pass.rate(spec_.hidden_dropout) == 0) return stream_.drop(fused(x, pass), spec_.dropout, pass);
   Tensor hidden = fc1_(x, pass, spec_.activation);
-  hidden = stream_.drop_within(hidden, spec_.dropout, pass, fc1_.span());
+  hidden = stream_.drop_within(hidden, spec_.hidden_dropout, pass, fc1_.span());
   return stream_.drop(fc2_(hidden, pass), spec_.dropout, pass);
 }
 
-// Without dropout the hidden channels are stored once instead of twice. The two skipped masks still advance the mask
+// Without dropout the hidden channels are stored once instead of twice. The skipped mask still advances the mask
 // numbers.
 Tensor Mlp::fused(const Tensor& x, Pass& pass) const {
-  for (int mask = 0; mask < 2; ++mask) pass.next_mask();
+  pass.next_mask();
   const LinearOptions first{.activation = spec_.activation, .out_dtype = x.dtype(), .tf32 = tf32_};
   return parallel_mlp(x, stream_.rows_within(x, pass), fc1_.weight(), fc1_.bias(), fc2_.weight(), fc2_.bias(), first,
                       parallel_);

@@ -19,11 +19,16 @@ namespace isobar {
 
 struct TransformerSpec {
   std::int64_t width = 0, heads = 0;  // C, NH
+  std::int64_t head_size = 0;         // HS; 0: C/NH
   std::int64_t hidden = 0;            // channels within the MLP
+  bool causal = false;
   Activation activation = Activation::gelu_erf;
   double eps = 1e-6;  // of the norms
-  // Of the attention probabilities, the hidden channels and both branches.
-  double dropout = 0;
+  bool bias = true;   // of products and norms
+  double init_std = 0.02;
+  double branch_init_std = 0.02;  // of the last product of each branch
+  // Of the attention probabilities, of the hidden channels, and of both branches.
+  double attention_dropout = 0, hidden_dropout = 0, dropout = 0;
   double drop_path = 0;  // of the whole branch of a sample
 };
 

@@ -10,6 +10,7 @@ namespace {
 constexpr std::int64_t kShrunkDepth = 2;
 
 void check_axes(const Ports& ports) {
+  refuse_tokens("a ViT", ports);
   ISOBAR_CHECK(ports.in.size() == 3, "config key model: a ViT has two axes, and the samples ", to_string(ports.in),
                " have ", ports.in.size() - 1);
 }

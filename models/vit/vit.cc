@@ -15,6 +15,8 @@ std::vector<TransformerBlock> blocks_of(const VitConfig& c, const Build& build) 
                                         .heads = c.heads,
                                         .hidden = c.hidden(),
                                         .eps = kEps,
+                                        .attention_dropout = c.dropout,
+                                        .hidden_dropout = c.dropout,
                                         .dropout = c.dropout,
                                         .drop_path = c.drop_path(i)});
   return blocks;

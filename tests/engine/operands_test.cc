@@ -121,6 +121,10 @@ std::vector<Call> calls() {
        [](const auto& on) {
          turn(zeros({4, 3, 2, 2, 2}, on[0]), labels(on[1]), 0, DType::fp32);
        }},
+      {"embedding", 2,
+       [](const auto& on) {
+         embedding(labels(on[0]), zeros({3, 2}, on[1]), DType::fp32);
+       }},
       {"cross_entropy", 2,
        [](const auto& on) {
          cross_entropy(zeros({4, 3}, on[0]), labels(on[1]));

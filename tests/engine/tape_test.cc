@@ -217,6 +217,14 @@ TEST_CASE("gradients of every op equal finite differences") {
     check_gradients([](const auto& in) { return std::vector{layernorm(in[0], in[1], in[2], 1e-6, DType::fp64)}; },
                     {random_tensor({3, 5}, 1), random_tensor({5}, 2), random_tensor({5}, 3)});
   }
+  SECTION("layernorm without a bias, alone and after a branch") {
+    check_gradients(
+        [](const auto& in) {
+          const LayernormResult r = layernorm_residual(in[0], in[1], in[2], {}, 1e-6);
+          return std::vector{r.sum, r.y, layernorm(in[0], in[2], {}, 1e-6, DType::fp64)};
+        },
+        {random_tensor({4, 6}, 1), random_tensor({4, 6}, 2), random_tensor({6}, 3)});
+  }
   SECTION("layernorm_residual, both outputs used") {
     check_gradients(
         [](const auto& in) {
@@ -377,6 +385,22 @@ TEST_CASE("gradients of every op equal finite differences") {
     labels.set_values({2, 3, 0, 4});
     check_gradients([&](const auto& in) { return std::vector{cross_entropy(in[0], labels, 3)}; },
                     {random_tensor({4, 5}, 1)});
+  }
+  SECTION("cross_entropy, with columns that are padding") {
+    Tensor labels = Tensor::empty({4}, DType::i32, Device{});
+    labels.set_values({2, kIgnoredLabel, 0, 1});
+    check_gradients([&](const auto& in) { return std::vector{cross_entropy(in[0], labels, kIgnoredLabel, 2)}; },
+                    {random_tensor({4, 5}, 1)});
+  }
+  SECTION("embedding, whose table is also a product's weight; ids that come twice, and ids without a row") {
+    Tensor ids = Tensor::empty({2, 3}, DType::i32, Device{});
+    ids.set_values({4, 2, 4, 9, 3, 1});
+    check_gradients(
+        [&](const auto& in) {
+          const Tensor x = embedding(ids, in[0], DType::fp64, 2);
+          return std::vector{x, linear(x, in[0], {}, kWide)};
+        },
+        {random_tensor({4, 5}, 1)});
   }
   SECTION("recompute") {
     const Tensor weight = random_tensor({5, 5}, 3);
@@ -656,6 +680,16 @@ TEST_CASE("cross_entropy names labels that do not fit") {
                     "cross_entropy: the matrix of logits [20] has 1 dimension, not 2");
   CHECK_THROWS_WITH(cross_entropy(logits, Tensor::zeros({4}, DType::fp32, Device{})),
                     "cross_entropy: the labels are fp32, not i32");
+}
+
+TEST_CASE("embedding names what does not fit") {
+  const Tensor table = random_tensor({4, 5}, 1);
+  CHECK_THROWS_WITH(embedding(Tensor::zeros({3}, DType::fp32, Device{}), table, DType::fp64),
+                    "embedding: the ids are fp32, not i32");
+  CHECK_THROWS_WITH(embedding(Tensor::empty({3}, DType::i32, Device{}), table.view({20}), DType::fp64),
+                    "embedding: the table [20] has 1 dimension, not 2");
+  CHECK_THROWS_WITH(cross_entropy(table, Tensor::empty({4}, DType::i32, Device{}), kIgnoredLabel, 5),
+                    "cross_entropy: 5 of 5 columns cannot be padding");
 }
 
 TEST_CASE("the worked example of docs/learn/2_a_gradient.md") {

@@ -13,13 +13,15 @@ const std::vector<DeviceKind> kDevices = all_devices();
 constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
 
 struct Case {
-  std::int64_t rows, classes;
+  std::int64_t rows, classes;  // classes: columns
   DType dtype;
   std::int32_t ignore = kIgnoredLabel;
+  std::int64_t padding = 0;
   Values logits = {};
   std::vector<std::int32_t> labels = {};
   bool has_prediction = true;
 
+  std::int64_t counted_classes() const { return classes - padding; }
   DType acc() const { return accumulator_of(dtype); }
   bool counts(std::int64_t row) const { return label(row) != ignore; }
   std::int32_t label(std::int64_t row) const { return labels[static_cast<std::size_t>(row)]; }
@@ -41,8 +43,8 @@ Case filled(Case c) {
       if (row % 7 == 5) x = std::round(x / 4);  // many of the greatest
       x = round_to(x, c.dtype);
     }
-    const std::int64_t anywhere = (row * 7919 + 13) % c.classes;
-    const std::int64_t label = row % 5 == 1 ? c.classes - 1 : row % 5 == 2 ? 0 : anywhere;
+    const std::int64_t last = c.counted_classes() - 1, anywhere = (row * 7919 + 13) % (last + 1);
+    const std::int64_t label = row % 5 == 1 ? last : row % 5 == 2 ? 0 : anywhere;
     c.labels.push_back(row % 6 == 5 ? c.ignore : static_cast<std::int32_t>(label));
   }
   return c;
@@ -75,8 +77,8 @@ std::array<std::vector<Real>, 4> naive_fwd(const Case& c) {
       continue;
     }
     Real max = -std::numeric_limits<Real>::infinity(), sum = 0;
-    for (std::int64_t i = 0; i < c.classes; ++i) max = std::max(max, static_cast<Real>(c.logit(row, i)));
-    for (std::int64_t i = 0; i < c.classes; ++i) sum += std::exp(static_cast<Real>(c.logit(row, i)) - max);
+    for (std::int64_t i = 0; i < c.counted_classes(); ++i) max = std::max(max, static_cast<Real>(c.logit(row, i)));
+    for (std::int64_t i = 0; i < c.counted_classes(); ++i) sum += std::exp(static_cast<Real>(c.logit(row, i)) - max);
     maxima.push_back(max);
     sums.push_back(sum);
     losses.push_back(std::log(sum) + (max - static_cast<Real>(c.logit(row, c.label(row)))));
@@ -91,7 +93,7 @@ Values naive_prediction(const Case& c) {
   for (std::int64_t row = 0; row < c.rows; ++row) {
     if (!c.counts(row)) continue;
     std::int64_t best = 0;
-    for (std::int64_t i = 1; i < c.classes; ++i)
+    for (std::int64_t i = 1; i < c.counted_classes(); ++i)
       if (c.logit(row, i) > c.logit(row, best)) best = i;
     prediction[row] = static_cast<double>(best);
   }
@@ -114,7 +116,7 @@ std::array<std::vector<Real>, 1> naive_bwd(const Case& c, const Statistics& s, R
   const Real scale = upstream / static_cast<Real>(c.counted());
   for (std::int64_t row = 0; row < c.rows; ++row)
     for (std::int64_t i = 0; i < c.classes; ++i) {
-      if (!c.counts(row)) {
+      if (!c.counts(row) || i >= c.counted_classes()) {
         dlogits[0].push_back(0);
         continue;
       }
@@ -126,7 +128,7 @@ std::array<std::vector<Real>, 1> naive_bwd(const Case& c, const Statistics& s, R
 
 CrossEntropyFwdArgs forward_arguments(const Case& c, Workbench& bench, std::int64_t shift = 0) {
   return cases::cross_entropy_fwd(
-      {.rows = c.rows, .classes = c.classes, .dtype = c.dtype, .ignore = c.ignore},
+      {.rows = c.rows, .classes = c.classes, .padding = c.padding, .dtype = c.dtype, .ignore = c.ignore},
       bench.operands({{"logits", c.logits, shift}, {"labels", c.label_values()}, {"prediction", c.has_prediction}}));
 }
 
@@ -139,7 +141,12 @@ CrossEntropyBwdArgs backward_arguments(const Case& c, const Statistics& s, Workb
     logits = {{"logits", both}, {"dlogits", both}};
   }
   return cases::cross_entropy_bwd(
-      {.rows = c.rows, .classes = c.classes, .dtype = c.dtype, .ignore = c.ignore, .upstream = upstream},
+      {.rows = c.rows,
+       .classes = c.classes,
+       .padding = c.padding,
+       .dtype = c.dtype,
+       .ignore = c.ignore,
+       .upstream = upstream},
       bench.operands({{"labels", c.label_values()},
                       {"max", s.max},
                       {"sum", s.sum},
@@ -248,6 +255,40 @@ TEST_CASE("cross_entropy gives PyTorch's numbers") {
       near(bench.read({b.dlogits}), dlogits);
     });
   }
+}
+
+// The padded logits are NaN: they must not be read.
+TEST_CASE("cross_entropy: padded columns have no probability, no gradient and are not read") {
+  for (DType dtype : kFloating)
+    for (const auto& [rows, classes, padding] :
+         {std::array<std::int64_t, 3>{7, 2, 1}, {7, 40, 1}, {7, 40, 7}, {19, 128, 63}, {5, 1100, 75}, {1, 50304, 47}}) {
+      Case c = filled({.rows = rows, .classes = classes, .dtype = dtype, .padding = padding});
+      for (std::int64_t row = 0; row < rows; ++row)
+        for (std::int64_t i = classes - padding; i < classes; ++i) c.logits[row * classes + i] = kNaN;
+      check_forward(c, rows % 2);
+      const Statistics s = exact_statistics(c);
+      const auto [dlogits] =
+          expected(dtype, [&]<class Real>(Arithmetic<Real>) { return naive_bwd<Real>(c, s, Real(1)); });
+      INFO(name_of_case(c) << ", " << padding << " padded");
+      for (const bool in_place : {false, true})
+        on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+          const CrossEntropyBwdArgs b = backward_arguments(c, s, bench, 1, nullptr, in_place);
+          ISOBAR_RUN(bench.device(), cross_entropy_bwd, b);
+          bench.check("dlogits", {b.dlogits}, dlogits);
+        });
+    }
+}
+
+TEST_CASE("cross_entropy: a padded column is no label") {
+  Case c = small_case(DType::fp32, 40);
+  c.padding = 8;
+  c.labels = {0, 1, 32, 31, 2};
+  on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
+    const CrossEntropyFwdArgs a = forward_arguments(c, bench);
+    ISOBAR_RUN(bench.device(), cross_entropy_fwd, a);
+    const Values losses = bench.read({a.row_loss});
+    for (int row = 0; row < 5; ++row) CHECK(std::isnan(losses[row]) == (row == 2));
+  });
 }
 
 TEST_CASE("cross_entropy: a label that is no class makes the loss and its row's gradient NaN, and nothing else") {

@@ -1,0 +1,219 @@
+#include "models/gpt/foreign_weights.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+constexpr std::string_view kPrefix = "transformer.";
+constexpr std::array<const char*, 3> kStacked{"q", "k", "v"};
+
+// A layer of a block and its name elsewhere; is_matrix: Hugging Face has it [in, out].
+struct LayerName {
+  const char* own;
+  const char* foreign;
+  bool is_matrix;
+};
+constexpr std::array<LayerName, 5> kLayersOfBlock{{{"norm1", "ln_1", false},
+                                                   {"norm2", "ln_2", false},
+                                                   {"attn.proj", "attn.c_proj", true},
+                                                   {"mlp.fc1", "mlp.c_fc", true},
+                                                   {"mlp.fc2", "mlp.c_proj", true}}};
+
+OwnedTensor copy_of_tensor(const TensorBytes& from, const std::string& name) {
+  OwnedTensor copy{from.info, {from.bytes.begin(), from.bytes.end()}};
+  copy.info.name = name;
+  return copy;
+}
+
+OwnedTensor transposed(const OwnedTensor& from) {
+  ISOBAR_CHECK(from.info.shape.size() == 2, from.info.name, " has ", from.info.shape.size(), " axes, not 2");
+  const auto rows = static_cast<std::size_t>(from.info.shape[0]), cols = static_cast<std::size_t>(from.info.shape[1]);
+  OwnedTensor to{from.info, std::vector<std::byte>(from.bytes.size())};
+  std::swap(to.info.shape[0], to.info.shape[1]);
+  const std::size_t size = size_of(from.info.dtype);
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t c = 0; c < cols; ++c)
+      std::memcpy(to.bytes.data() + (c * rows + r) * size, from.bytes.data() + (r * cols + c) * size, size);
+  return to;
+}
+
+// Rows [part·n/3, (part + 1)·n/3) of a tensor of n rows.
+OwnedTensor third_of_rows(const OwnedTensor& from, std::size_t part, const std::string& name) {
+  ISOBAR_CHECK(!from.info.shape.empty() && from.info.shape[0] % 3 == 0, from.info.name, ": ",
+               from.info.shape.empty() ? 0 : from.info.shape[0], " rows are not those of queries, keys and values");
+  OwnedTensor to{from.info, {}};
+  to.info.name = name;
+  to.info.shape[0] /= 3;
+  const auto bytes = static_cast<std::ptrdiff_t>(from.bytes.size() / 3);
+  const auto begin = from.bytes.begin() + static_cast<std::ptrdiff_t>(part) * bytes;
+  to.bytes.assign(begin, begin + bytes);
+  return to;
+}
+
+void add(OwnedTensors& to, OwnedTensor tensor) {
+  const std::string name = tensor.info.name;
+  ISOBAR_CHECK(to.emplace(name, std::move(tensor)).second, "two tensors of the file are ", name);
+}
+
+// "h.3.mlp.c_fc.weight" -> 3 and "mlp.c_fc.weight"; -1: not of a block.
+std::pair<std::int64_t, std::string> place_in_blocks(const std::string& name, std::string_view blocks) {
+  if (!name.starts_with(blocks)) return {-1, name};
+  const std::size_t dot = name.find('.', blocks.size());
+  const std::string number = name.substr(blocks.size(), dot - blocks.size());
+  if (dot == std::string::npos || number.empty() || number.size() > 6 ||
+      !std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; }))
+    return {-1, name};
+  return {std::stoll(number), name.substr(dot + 1)};
+}
+
+// "mlp.c_fc.weight" -> "mlp.c_fc" and "weight".
+std::pair<std::string, std::string> layer_and_kind(const std::string& name) {
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string::npos ? std::pair(name, std::string())
+                                  : std::pair(name.substr(0, dot), name.substr(dot + 1));
+}
+
+std::string without_prefix(const std::string& name) {
+  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+}
+
+bool is_mask(const std::string& name) {
+  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+}
+
+// The tensor of c_attn of the first block; null: the file has none.
+const TensorBytes* attention_of(const SafetensorsFile& file) {
+  const std::string name = "h.0.attn.c_attn.weight";
+  const TensorBytes* found = file.find(std::string(kPrefix) + name);
+  return found != nullptr ? found : file.find(name);
+}
+
+// Of a block, to isobar's names.
+void add_from_block(OwnedTensors& to, const OwnedTensor& from, std::int64_t block, const std::string& place,
+                    bool is_huggingface) {
+  const auto [layer, kind] = layer_and_kind(place);
+  const std::string prefix = concat("blocks.", block, ".");
+  const bool is_transposed = is_huggingface && kind == "weight";
+  if (layer == "attn.c_attn") {
+    const OwnedTensor rows = is_transposed ? transposed(from) : from;
+    for (std::size_t part = 0; part < kStacked.size(); ++part)
+      add(to, third_of_rows(rows, part, prefix + "attn." + kStacked[part] + "." + kind));
+    return;
+  }
+  const auto* known = std::ranges::find_if(kLayersOfBlock, [&](const LayerName& l) { return layer == l.foreign; });
+  ISOBAR_CHECK(known != kLayersOfBlock.end(), "a GPT has no tensor ", from.info.name);
+  OwnedTensor own = is_transposed && known->is_matrix ? transposed(from) : from;
+  own.info.name = prefix + known->own + "." + kind;
+  add(to, std::move(own));
+}
+
+OwnedTensors own_tensors(const SafetensorsFile& file) {
+  OwnedTensors all;
+  for (const TensorBytes& tensor : file.tensors()) add(all, copy_of_tensor(tensor, tensor.info.name));
+  return all;
+}
+
+// A head that is the table of tokens once more is tied.
+void drop_tied_head(OwnedTensors& weights) {
+  const auto head = weights.find("head.weight"), table = weights.find("wte.weight");
+  if (head != weights.end() && table != weights.end() && head->second.bytes == table->second.bytes) weights.erase(head);
+}
+
+OwnedTensor stacked(const OwnedTensors& weights, const std::string& prefix, const std::string& kind,
+                    const std::string& name) {
+  OwnedTensor all;
+  for (const char* part : kStacked) {
+    const auto found = weights.find(prefix + part + "." + kind);
+    ISOBAR_CHECK(found != weights.end(), "the weights have no ", prefix, part, ".", kind);
+    if (all.bytes.empty()) all.info = found->second.info, all.info.shape[0] = 0;
+    all.info.shape[0] += found->second.info.shape[0];
+    all.bytes.insert(all.bytes.end(), found->second.bytes.begin(), found->second.bytes.end());
+  }
+  all.info.name = name;
+  return all;
+}
+
+}  // namespace
+
+GptNames names_of_gpt(const SafetensorsFile& file) {
+  if (file.find("blocks.0.attn.q.weight") != nullptr && file.find("wte.weight") != nullptr) return GptNames::isobar;
+  const TensorBytes* attention = attention_of(file);
+  ISOBAR_CHECK(attention != nullptr && attention->info.shape.size() == 2, file.path().string(),
+               ": these are not the weights of a GPT under the names of isobar, nanoGPT or Hugging Face");
+  const std::int64_t rows = attention->info.shape[0], cols = attention->info.shape[1];
+  ISOBAR_CHECK(rows == 3 * cols || cols == 3 * rows, file.path().string(), ": ", attention->info.name, " is ", rows,
+               " x ", cols, "; one side must be three times the other");
+  return rows == 3 * cols ? GptNames::nanogpt : GptNames::huggingface;
+}
+
+OwnedTensors gpt_to_isobar(const SafetensorsFile& file) {
+  const GptNames names = names_of_gpt(file);
+  if (names == GptNames::isobar) return own_tensors(file);
+  OwnedTensors weights;
+  for (const TensorBytes& tensor : file.tensors()) {
+    if (is_mask(tensor.info.name)) continue;
+    const std::string name = without_prefix(tensor.info.name);
+    const auto [block, place] = place_in_blocks(name, "h.");
+    if (block >= 0) {
+      add_from_block(weights, copy_of_tensor(tensor, tensor.info.name), block, place, names == GptNames::huggingface);
+      continue;
+    }
+    const auto [layer, kind] = layer_and_kind(name);
+    const std::string own = layer == "ln_f" ? "norm" : layer == "lm_head" ? "head" : layer;
+    ISOBAR_CHECK(own == "norm" || own == "head" || own == "wte" || own == "wpe", file.path().string(),
+                 ": a GPT has no tensor ", tensor.info.name);
+    add(weights, copy_of_tensor(tensor, own + "." + kind));
+  }
+  drop_tied_head(weights);
+  return weights;
+}
+
+OwnedTensors gpt_from_isobar(const OwnedTensors& weights, GptNames names) {
+  if (names == GptNames::isobar) return weights;
+  const bool is_huggingface = names == GptNames::huggingface;
+  OwnedTensors other;
+  const auto give = [&](OwnedTensor tensor, const std::string& name, bool is_matrix) {
+    if (is_huggingface && is_matrix) tensor = transposed(tensor);
+    tensor.info.name = name;
+    add(other, std::move(tensor));
+  };
+  for (const auto& [name, tensor] : weights) {
+    const auto [block, place] = place_in_blocks(name, "blocks.");
+    const auto [layer, kind] = layer_and_kind(place);
+    if (block < 0) {
+      const std::string there = layer == "norm" ? "ln_f" : layer;
+      give(tensor, layer == "head" ? "lm_head.weight" : std::string(kPrefix) + there + "." + kind, false);
+      continue;
+    }
+    const std::string prefix = concat(kPrefix, "h.", block, ".");
+    if (layer == "attn.q") {
+      const std::string there = prefix + "attn.c_attn." + kind;
+      give(stacked(weights, concat("blocks.", block, ".attn."), kind, there), there, kind == "weight");
+    } else if (layer != "attn.k" && layer != "attn.v") {
+      const auto* known = std::ranges::find_if(kLayersOfBlock, [&](const LayerName& l) { return layer == l.own; });
+      ISOBAR_CHECK(known != kLayersOfBlock.end(), "a GPT has no tensor ", name);
+      give(tensor, prefix + known->foreign + "." + kind, known->is_matrix && kind == "weight");
+    }
+  }
+  return other;
+}
+
+void set_vocabulary_rows(OwnedTensors& weights, std::int64_t rows) {
+  for (const char* name : {"wte.weight", "head.weight"}) {
+    const auto found = weights.find(name);
+    if (found == weights.end()) continue;
+    OwnedTensor& table = found->second;
+    ISOBAR_CHECK(table.info.shape.size() == 2 && table.info.shape[0] > 0, name, " is not a table of tokens");
+    const std::size_t row = table.bytes.size() / static_cast<std::size_t>(table.info.shape[0]);
+    table.info.shape[0] = rows;
+    table.bytes.resize(row * static_cast<std::size_t>(rows), std::byte{0});
+  }
+}
+
+}  // namespace isobar

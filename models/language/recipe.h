@@ -1,0 +1,88 @@
+// The recipe of language models: files of text, perplexity, bits per byte.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "data/text/text_windows.h"
+#include "models/language/language_model.h"
+#include "models/language/options.h"
+#include "models/recipe.h"
+
+namespace isobar {
+
+class LanguageRecipe : public Recipe {
+ public:
+  explicit LanguageRecipe(std::shared_ptr<NetworkRecipe> network) : network_(std::move(network)) {}
+
+  TextOptions text;
+
+  std::vector<KeyTable> keys() override;
+  // --data is a file of text.
+  std::vector<std::pair<std::string, std::filesystem::path>> paths_in(const std::filesystem::path& file) const override;
+  std::unique_ptr<OpenedRecipe> open(KeyOrigins& origins, const OpenRequest& request) override;
+  std::unique_ptr<OpenedSplit> open_split(DataSplit split, const GivenWeights& weights) const override;
+  // Error if vocab_size is left to the data.
+  std::unique_ptr<TaskSource> on_shapes() const override;
+  // The model that given weights are to be read into; no text is opened. Every key has a value.
+  std::unique_ptr<LanguageModel> trained_model(const GivenWeights& weights, const ComputeOptions& compute,
+                                               Device device) const;
+
+ private:
+  std::string fill(const Tokenizer& tokenizer, KeyOrigins& origins);
+
+  std::shared_ptr<NetworkRecipe> network_;
+};
+
+// The sets, in memory.
+class OpenedLanguage : public OpenedRecipe {
+ public:
+  OpenedLanguage(std::shared_ptr<const NetworkRecipe> network, const TextOptions& options, const std::string& text,
+                 const Tokenizer& tokenizer, std::vector<std::string> sentences);
+
+  const Dataset& train() const override { return train_; }
+  const Dataset& valid() const override { return valid_; }
+  const Dataset* test() const override { return test_ ? &*test_ : nullptr; }
+  std::vector<std::string> sentences() const override { return sentences_; }
+  // Writes the table of characters, characters.json, of a tokenizer that has one.
+  void keep(const std::filesystem::path& kept) const override;
+  void check_start(const GivenWeights& weights) const override;
+  void check_resume(const GivenWeights& weights) const override;
+  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
+                                  const Parallel& parallel) const override;
+  std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute, Device device,
+                                          const Parallel& parallel) const override;
+
+ private:
+  const std::shared_ptr<const NetworkRecipe> network_;
+  const TrainingWindows train_;
+  const WholeTextWindows valid_;
+  const std::optional<WholeTextWindows> test_;  // none: the config has no test set
+  const TextInfo info_;
+  const std::vector<std::string> sentences_;
+};
+
+class OpenedLanguageSplit : public OpenedSplit {
+ public:
+  OpenedLanguageSplit(std::shared_ptr<const NetworkRecipe> network, const TextOptions& options, DataSplit split,
+                      const GivenWeights& weights);
+
+  const Dataset& samples() const override { return *samples_; }
+  std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const override;
+
+ private:
+  const std::shared_ptr<const NetworkRecipe> network_;
+  TextInfo info_;
+  std::unique_ptr<const Dataset> samples_;
+};
+
+std::unique_ptr<Recipe> make_language_recipe(std::shared_ptr<NetworkRecipe> network);
+
+// The tokenizer that weights were trained with; the config names the files of gpt2_bpe. Error if these are others.
+std::unique_ptr<Tokenizer> tokenizer_of(const TextOptions& options, const TextInfo& trained);
+
+}  // namespace isobar

@@ -1,0 +1,404 @@
+// GPT against PyTorch (tests/golden/README.md): logits, loss, gradients, ten updates; what its keys change, and how it
+// is cut over parts and ranks.
+#include "models/gpt/gpt.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "apps/train/loaders.h"
+#include "comm/thread_ranks.h"
+#include "comm/whole_tensors.h"
+#include "engine/tape.h"
+#include "models/gpt/recipe.h"
+#include "models/language/language_model.h"
+#include "tests/harness/error_of.h"
+#include "tests/harness/findings.h"
+#include "tests/harness/forecast_config.h"
+#include "tests/harness/golden_comparison.h"
+#include "tests/harness/tiny_classifier.h"
+
+namespace isobar {
+namespace {
+
+using testing::Arithmetic, testing::Golden, testing::kFp64, testing::NamedValues;
+using testing::check_budget, testing::check_exact;
+
+const std::vector<std::string> kCases{"gpt", "gpt_untied", "gpt_plain"};
+
+// The golden model.
+class GoldenGpt {
+ public:
+  GoldenGpt(const Golden& golden, Arithmetic arithmetic, nlohmann::json keys = nlohmann::json::object()) {
+    keys["global_batch_size"] = golden.shape("ids")[0];
+    config_ = read_config(testing::golden_entries(golden, arithmetic, keys));
+    task_ = config_.recipe->on_shapes()->make_task(config_.compute, arithmetic.device);
+    for (const NamedParameter& p : parameters().named())
+      parameters().weight(p).set_values(golden.values("weight." + p.name));
+    parameters().round_to_compute();
+  }
+
+  LanguageModel& model() { return dynamic_cast<LanguageModel&>(*task_); }
+  Parameters& parameters() { return task_->parameters(); }
+  TrainerOptions options() const { return config_.trainer_options(); }
+
+ private:
+  RunConfig config_;
+  std::unique_ptr<Task> task_;
+};
+
+Batch batch_of(const Golden& golden, Device device) {
+  const std::vector<double> ids = golden.values("ids");
+  const Shape shape = golden.shape("ids");
+  std::vector<double> tokens;  // the last one of a sample is nobody's input
+  for (std::int64_t b = 0; b < shape[0]; ++b) {
+    tokens.insert(tokens.end(), ids.begin() + b * shape[1], ids.begin() + (b + 1) * shape[1]);
+    tokens.push_back(0);
+  }
+  Tensor all = Tensor::empty({shape[0], shape[1] + 1}, DType::i32, device);
+  all.set_values(tokens);
+  return {{"tokens", all}, {"target", testing::load(golden, "target", device, DType::i32)}};
+}
+
+struct Outcome {
+  std::vector<double> logits, loss;
+  NamedValues gradients;
+};
+
+Outcome run(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& keys = nlohmann::json::object()) {
+  GoldenGpt gpt(golden, arithmetic, keys);
+  const Batch batch = batch_of(golden, arithmetic.device);
+  Tape tape;
+  Tensor loss;
+  {
+    const TapeScope recording(tape);
+    loss = gpt.model().loss(batch, {});
+  }
+  return {gpt.model().logits(testing::load(golden, "ids", arithmetic.device, DType::i32)).to_vector(), loss.to_vector(),
+          testing::gradients_of(gpt.parameters(), tape, loss, testing::loss_scale_of(golden, arithmetic))};
+}
+
+testing::Training train(const Golden& golden, Arithmetic arithmetic) {
+  GoldenGpt gpt(golden, arithmetic, testing::training_keys(golden, "adamw"));
+  return testing::train(gpt.model(), gpt.options(), batch_of(golden, Device{}));
+}
+
+// Ten steps of an emulated GPU take a sanitizer too long, and show it nothing that its first pass does not.
+#ifdef ISOBAR_SANITIZED
+constexpr bool kTrainsEmulatedGpt = false;
+#else
+constexpr bool kTrainsEmulatedGpt = true;
+#endif
+
+}  // namespace
+
+TEST_CASE("gpt: a tiny GPT equals PyTorch in fp64: logits, loss, every gradient") {
+  for (const std::string& name : kCases) {
+    INFO(name);
+    const Golden golden(name);
+    const Outcome pass = run(golden, kFp64);
+    check_exact("logits", pass.logits, golden.values("output"));
+    check_exact("loss", pass.loss, golden.values("loss"));
+    REQUIRE(pass.gradients.size() == golden.parameters().size());
+    testing::check_exact_gradients(golden, pass.gradients);
+  }
+}
+
+TEST_CASE("gpt: ten steps of AdamW equal PyTorch's in fp64") {
+  for (const std::string& name : kCases) {
+    INFO(name);
+    const Golden golden(name);
+    testing::check_exact_training(golden, train(golden, kFp64), "adamw");
+  }
+}
+
+TEST_CASE("gpt: lower precisions err at most twice as much as PyTorch in the same precision") {
+  for (const char* name : {"gpt", "gpt_untied"}) {
+    const Golden golden(name);
+    NamedValues start;
+    for (const std::string& parameter : golden.parameters()) start[parameter] = golden.values("weight." + parameter);
+    for (const Arithmetic arithmetic : testing::low_precisions()) {
+      const std::string yardstick = std::string("yardstick.") + name_of(arithmetic.dtype) + ".";
+      INFO(name << ", " << name_of(arithmetic.dtype) << " on " << name_of(arithmetic.device.kind));
+      const Outcome pass = run(golden, arithmetic);
+      check_budget("logits", pass.logits, golden.values("output"), golden.values(yardstick + "output")[0]);
+      check_budget("loss", pass.loss, golden.values("loss"), golden.values(yardstick + "loss")[0]);
+      testing::check_gradient_budgets(golden, pass.gradients, yardstick);
+      if (arithmetic.device.kind == DeviceKind::emulator && !kTrainsEmulatedGpt) continue;
+      testing::check_update_budget(golden, train(golden, arithmetic), start, "adamw", yardstick);
+    }
+  }
+}
+
+TEST_CASE("gpt: recomputed blocks give the same bits") {
+  const Golden golden("gpt");
+  const Outcome kept = run(golden, kFp64), again = run(golden, kFp64, {{"recompute", true}});
+  CHECK(kept.logits == again.logits);
+  CHECK(kept.gradients == again.gradients);
+}
+
+namespace {
+
+std::vector<double> ids_of(std::int64_t count, std::int64_t vocabulary, std::int64_t seed) {
+  std::vector<double> ids;
+  for (std::int64_t i = 0; i < count; ++i)
+    ids.push_back(static_cast<double>((i * i * 31 + i * 7 + seed * 13) % vocabulary));
+  return ids;
+}
+
+Tensor int_tensor(const Shape& shape, const std::vector<double>& values) {
+  Tensor t = Tensor::empty(shape, DType::i32, Device{});
+  t.set_values(values);
+  return t;
+}
+
+RunConfig tiny_config(std::vector<std::string> keys = {}) {
+  keys.insert(keys.begin(),
+              {"task=language_model", "dtype=fp64", "vocab_size=11", "seq_length=6", "positions=8", "embed_dim=16",
+               "num_heads=2", "depth=2", "optimizer=adamw", "eps=1e-3", "lr=0.01", "grad_clip=0.05"});
+  return read_config(testing::entries_of(keys));
+}
+
+std::unique_ptr<Task> tiny_gpt(const std::vector<std::string>& keys = {}) {
+  const RunConfig config = tiny_config(keys);
+  return config.recipe->on_shapes()->make_task(config.compute, Device{});
+}
+
+double loss_of(const Task& task, const Batch& batch) {
+  return task.loss(batch, {}).item();
+}
+
+Batch some_batch() {
+  return {{"tokens", int_tensor({3, 7}, ids_of(21, 11, 1))}};
+}
+
+}  // namespace
+
+TEST_CASE("gpt: the parameters in the order of the paper, and how many there are") {
+  const std::unique_ptr<Task> tied = tiny_gpt({"depth=1"});
+  std::vector<std::string> names;
+  for (const NamedParameter& p : tied->parameters().named()) names.push_back(p.name);
+  std::ranges::sort(names);
+  CHECK(names == std::vector<std::string>{"blocks.0.attn.k.bias",
+                                          "blocks.0.attn.k.weight",
+                                          "blocks.0.attn.proj.bias",
+                                          "blocks.0.attn.proj.weight",
+                                          "blocks.0.attn.q.bias",
+                                          "blocks.0.attn.q.weight",
+                                          "blocks.0.attn.v.bias",
+                                          "blocks.0.attn.v.weight",
+                                          "blocks.0.mlp.fc1.bias",
+                                          "blocks.0.mlp.fc1.weight",
+                                          "blocks.0.mlp.fc2.bias",
+                                          "blocks.0.mlp.fc2.weight",
+                                          "blocks.0.norm1.bias",
+                                          "blocks.0.norm1.weight",
+                                          "blocks.0.norm2.bias",
+                                          "blocks.0.norm2.weight",
+                                          "norm.bias",
+                                          "norm.weight",
+                                          "wpe.weight",
+                                          "wte.weight"});
+  const std::unique_ptr<Task> bare = tiny_gpt({"depth=1", "tie_head=false", "bias=false"});
+  CHECK(bare->parameters().named().size() == names.size() - 9 + 1);
+
+  // The sizes of GPT-2, without a number of memory: 124M, and as the course of Megatron-LM pads its vocabulary.
+  const auto count = [](const std::vector<std::string>& keys) {
+    RunConfig config = read_config(testing::entries_of(keys));
+    return config.recipe->on_shapes()->make_task(config.compute, Device{DeviceKind::meta})->parameters().count();
+  };
+  const std::vector<std::string> gpt2{"task=language_model", "vocab_size=50257", "positions=1024"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), gpt2.begin(), gpt2.end());
+    return more;
+  };
+  CHECK(count(with({"vocab_multiple=1"})) == 124439808);
+  CHECK(count(with({})) == 124475904);
+  CHECK(count(with({"vocab_multiple=1", "embed_dim=1024", "depth=24", "num_heads=16"})) == 354823168);
+}
+
+TEST_CASE("gpt: a token does not see those that follow it") {
+  const std::unique_ptr<Task> task = tiny_gpt();
+  const auto& model = dynamic_cast<const LanguageModel&>(*task);
+  const std::vector<double> ids = ids_of(6, 11, 2);
+  const std::vector<double> whole = model.logits(int_tensor({1, 6}, ids)).to_vector();
+  const std::size_t columns = whole.size() / 6;
+  for (std::int64_t length = 1; length <= 6; ++length) {  // also: samples of any length
+    const std::vector<double> part =
+        model.logits(int_tensor({1, length}, {ids.begin(), ids.begin() + length})).to_vector();
+    for (std::size_t i = 0; i < part.size(); ++i) REQUIRE(std::abs(part[i] - whole[i]) < 1e-13);
+    CHECK(part.size() == columns * static_cast<std::size_t>(length));
+  }
+  CHECK_THROWS_WITH(model.logits(int_tensor({1, 9}, ids_of(9, 11, 2))),
+                    "a sample of 9 tokens is longer than the 8 positions of the network");
+}
+
+TEST_CASE("gpt: the target of a token is the one that follows it") {
+  const std::unique_ptr<Task> task = tiny_gpt();
+  Batch batch = some_batch();
+  const double loss = loss_of(*task, batch);
+  std::vector<double> targets;
+  const std::vector<double> tokens = tensor_of(batch, "tokens").to_vector();
+  for (std::size_t i = 0; i < tokens.size(); ++i)
+    if (i % 7 != 0) targets.push_back(tokens[i]);
+  batch["target"] = int_tensor({3, 6}, targets);
+  CHECK(loss_of(*task, batch) == loss);
+  targets[0] = kIgnoredLabel;
+  batch["target"] = int_tensor({3, 6}, targets);
+  CHECK(loss_of(*task, batch) != loss);
+}
+
+TEST_CASE("gpt: masked rows beyond the vocabulary change no loss, live rows do") {
+  const Batch batch = some_batch();
+  const double exact = loss_of(*tiny_gpt({"vocab_multiple=1"}), batch);
+  CHECK(std::abs(loss_of(*tiny_gpt({"vocab_multiple=64"}), batch) - exact) < 1e-13);
+  CHECK(loss_of(*tiny_gpt({"vocab_multiple=64", "vocab_padding=live"}), batch) > exact + 1);
+}
+
+TEST_CASE("gpt: initial weights have the standard deviations of the contract") {
+  const std::unique_ptr<Task> task =
+      tiny_gpt({"depth=8", "embed_dim=64", "init_std=0.5", "tie_head=false", "positions=100"});
+  for (const NamedParameter& p : task->parameters().named()) {
+    if (!p.name.ends_with("weight") || p.name.find("norm") != std::string::npos) continue;
+    const bool ends_branch = p.name.ends_with("proj.weight") || p.name.ends_with("fc2.weight");
+    const std::vector<double> values = task->parameters().weight(p).to_vector();
+    INFO(p.name);
+    CHECK(testing::norm(values) / std::sqrt(static_cast<double>(values.size())) ==
+          testing::Approx(ends_branch ? 0.125 : 0.5).epsilon(0.05));
+  }
+}
+
+TEST_CASE("gpt: each dropout is drawn in training, and where its key says") {
+  const Batch batch = some_batch();
+  const double plain = loss_of(*tiny_gpt(), batch);
+  for (const char* key : {"embedding_dropout", "attention_dropout", "hidden_dropout"}) {
+    INFO(key);
+    const std::unique_ptr<Task> task = tiny_gpt({std::string(key) + "=0.3", "init_std=0.3"});
+    const std::unique_ptr<Task> without = tiny_gpt({"init_std=0.3"});
+    const auto train_loss = [&](const Task& of, std::uint64_t seed) {
+      return of.loss(batch, Pass::training({seed, 0})).item();
+    };
+    CHECK(loss_of(*task, batch) == loss_of(*without, batch));
+    CHECK(train_loss(*task, 1) == train_loss(*task, 1));
+    CHECK(train_loss(*task, 1) != train_loss(*task, 2));
+    CHECK(train_loss(*task, 1) != train_loss(*without, 1));
+    CHECK(train_loss(*without, 1) == loss_of(*without, batch));
+  }
+  CHECK(plain > 0);
+}
+
+TEST_CASE("gpt: what does not fit is refused by name") {
+  const auto refusal = [](const std::vector<std::string>& keys) {
+    return testing::error_of([&] {
+      RunConfig config = tiny_config(keys);
+      config.check();
+      config.recipe->on_shapes()->make_task(config.compute, Device{});
+    });
+  };
+  CHECK(refusal({"model=vit"}).find("a ViT takes fields, and the samples are tokens of text") != std::string::npos);
+  CHECK(refusal({"model=cnn"}).find("a CNN takes fields, and the samples are tokens of text") != std::string::npos);
+  CHECK(refusal({"num_heads=3"}).find("must be a multiple of num_heads (3), not 16; or set head_size") !=
+        std::string::npos);
+  CHECK(refusal({"num_heads=8"}).find("divided by num_heads must be a multiple of 8 up to 128, not 2") !=
+        std::string::npos);
+  CHECK(refusal({"vocab_file=a"}).find("means nothing to tokenizer characters") != std::string::npos);
+  CHECK(refusal({"tokenizer=gpt2_bpe"}).find("gpt2_bpe needs vocab_file and merge_file") != std::string::npos);
+  testing::Findings findings;
+  run_ranks({.ranks = 2}, [&](const Communicator& world) {
+    const Parallel parallel = Parallel::start(world, {.cp = 2}, "tp-cp-dp", {});
+    const RunConfig config = tiny_config();
+    findings.expect(
+        testing::error_of([&] { config.recipe->on_shapes()->make_task(config.compute, Device{}, parallel); }) ==
+            "context parallel: causal attention over tokens of 2 ranks is not built for GPT; use data or tensor "
+            "parallel",
+        "context parallel");
+  });
+  CHECK(findings.wrong() == "");
+}
+
+// ---- parts and ranks ------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Samples with 0 to 6 targets that count.
+class UnevenTokens : public Dataset {
+ public:
+  std::string name() const override { return "uneven tokens"; }
+  std::int64_t samples() const override { return 18; }
+  std::vector<TensorSpec> layout() const override {
+    return {{.name = "tokens", .shape = {7}, .dtype = DType::i32},
+            {.name = "target", .shape = {6}, .dtype = DType::i32}};
+  }
+  void read(const SampleKey& key, std::span<void* const> to) const override {
+    auto* tokens = static_cast<std::int32_t*>(to[0]);
+    auto* target = static_cast<std::int32_t*>(to[1]);
+    const std::vector<double> ids = ids_of(7, 11, key.sample);
+    std::copy(ids.begin(), ids.end(), tokens);
+    for (std::int64_t i = 0; i < 6; ++i) target[i] = i < (key.sample * 5) % 7 ? tokens[i + 1] : kIgnoredLabel;
+  }
+};
+
+struct Steps {
+  std::vector<double> losses, norms;
+  std::map<std::string, std::vector<double>> weights;  // on the first rank
+};
+
+Steps train_on(const Communicator& world, const MeshSizes& sizes, std::int64_t parts, bool sequence = false) {
+  const RunConfig config = tiny_config({"global_batch_size=6", "shuffle=false"});
+  Parallel parallel = Parallel::start(world, sizes, "tp-cp-dp", {});
+  parallel.sequence = sequence;
+  const GptOptions network{.embed_dim = 16,
+                           .depth = 2,
+                           .num_heads = 2,
+                           .positions = 8,
+                           .embedding_dropout = 0.1,
+                           .attention_dropout = 0.1,
+                           .hidden_dropout = 0.1,
+                           .vocab_multiple = 4};
+  const TextInfo info{.vocabulary = 11, .seq_length = 6, .ignores_targets = true};
+  LanguageModel task(std::make_shared<GptRecipe>(network), config.compute, info, Device{}, parallel);
+  TrainerOptions options = config.trainer_options();
+  options.batch.grad_accumulation = parts;
+  Trainer trainer(task, options, parallel);
+  const UnevenTokens data;
+  Loaders loaders(data, data, config.reading, options.batch, 3, Device{}, {parallel.dp.rank(), parallel.dp.size()});
+  Steps steps;
+  for (int step = 0; step < 3; ++step) {
+    StepResult result = trainer.step([&] { return loaders.next(); });
+    world.all_reduce({&result.loss, 1});
+    steps.losses.push_back(result.loss / world.size());
+    steps.norms.push_back(result.grad_norm);
+  }
+  visit_whole(task.parameters(), {"", task.parameters().weights(), {}}, parallel.world,
+              [&](const NamedParameter& p, const Tensor& whole) { steps.weights[p.name] = whole.to_vector(); });
+  return steps;
+}
+
+void compare(const Steps& serial, const Steps& other, const std::string& name, testing::Findings& findings) {
+  findings.expect(testing::relative_difference(serial.losses, other.losses) < 1e-12, name + ": losses");
+  findings.expect(testing::relative_difference(serial.norms, other.norms) < 1e-12, name + ": gradient norms");
+  for (const auto& [tensor, values] : other.weights)
+    findings.expect(testing::relative_difference(serial.weights.at(tensor), values) < 1e-12, name + ": " + tensor);
+}
+
+}  // namespace
+
+TEST_CASE("gpt: a batch with targets of unequal number is one mean, in any parts over any ranks") {
+  const Steps serial = train_on({}, {}, 1);
+  CHECK(serial.losses.size() == 3);
+  testing::Findings findings;
+  for (const std::int64_t parts : {1, 2, 3, 6}) {
+    if (parts > 1) compare(serial, train_on({}, {}, parts), concat(parts, " parts"), findings);
+    for (const MeshSizes sizes : {MeshSizes{.dp = 2}, MeshSizes{.dp = 3}, MeshSizes{.tp = 2}})
+      run_ranks({.ranks = static_cast<int>(sizes.dp * sizes.tp)}, [&](const Communicator& world) {
+        compare(serial, train_on(world, sizes, parts), concat(parts, " parts, dp ", sizes.dp, ", tp ", sizes.tp),
+                findings);
+      });
+  }
+  run_ranks({.ranks = 2}, [&](const Communicator& world) {
+    compare(serial, train_on(world, {.tp = 2}, 2, true), "tp 2, sequence parallel", findings);
+  });
+  CHECK(findings.wrong() == "");
+}
+
+}  // namespace isobar

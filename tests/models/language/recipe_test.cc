@@ -1,0 +1,138 @@
+// The recipe of language models: what it leaves to the text, which texts and weights it refuses, and that a small model
+// learns.
+#include "models/language/recipe.h"
+
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "engine/files/reader.h"
+#include "models/language/metrics.h"
+#include "tests/harness/error_of.h"
+#include "tests/harness/forecast_config.h"
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+// A folder with files of text.
+class Texts {
+ public:
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+    return file(name);
+  }
+  std::string file(const std::string& name) const { return (folder_ / name).string(); }
+
+  RunConfig config(std::vector<std::string> assignments = {}) const {
+    assignments.insert(assignments.begin(), {"task=language_model", "text_path=" + file("a.txt"), "seq_length=4",
+                                             "embed_dim=8", "num_heads=1", "depth=1", "global_batch_size=2"});
+    return read_config(testing::entries_of(assignments));
+  }
+  std::unique_ptr<OpenedRecipe> opened(const std::vector<std::string>& assignments = {}) const {
+    RunConfig made = config(assignments);
+    return made.recipe->open(made.origins, {});
+  }
+  std::string refusal(const std::vector<std::string>& assignments = {}) const {
+    return testing::error_of([&] { opened(assignments); });
+  }
+
+ private:
+  testing::TemporaryFolder folder_;
+};
+
+std::string forty_characters() {
+  return "abcabcabcabcabcabcabcabcabcabcabcabcxäcb";
+}
+
+}  // namespace
+
+TEST_CASE("language recipe: vocabulary and positions are the data's, and the end of the text is the validation set") {
+  const Texts texts;
+  texts.write("a.txt", forty_characters());
+  RunConfig config = texts.config();
+  const std::unique_ptr<OpenedRecipe> data = config.recipe->open(config.origins, {});
+  CHECK(data->sentences() == std::vector<std::string>{"from the data: vocab_size 5, positions 4"});
+  CHECK(data->train().samples() == 8);  // of 36 characters
+  CHECK(data->valid().samples() == 1);
+  CHECK(data->test() == nullptr);
+  const Batch batch = read_batch(data->valid(), std::vector<std::int64_t>{0});
+  CHECK(tensor_of(batch, "tokens").to_vector() == std::vector<double>{3, 4, 2, 1, 0});
+  CHECK(tensor_of(batch, "target").to_vector() == std::vector<double>{4, 2, 1, -100});
+
+  texts.write("v.txt", "cab");
+  texts.write("t.txt", "xx");
+  const std::unique_ptr<OpenedRecipe> own =
+      texts.opened({"valid_text_path=" + texts.file("v.txt"), "test_text_path=" + texts.file("t.txt")});
+  CHECK(own->train().samples() == 9);  // all 40 characters
+  CHECK(own->valid().name() == texts.file("v.txt"));
+  CHECK(own->test()->samples() == 1);
+}
+
+TEST_CASE("language recipe: texts that cannot be trained on are refused, with the place") {
+  const Texts texts;
+  CHECK(texts.refusal().find("a.txt") != std::string::npos);
+  texts.write("a.txt", "");
+  CHECK(texts.refusal() == texts.file("a.txt") + ": the file is empty");
+  texts.write("a.txt", "ab\nc\xff");
+  CHECK(texts.refusal() == texts.file("a.txt") + ": byte 5 (in line 2) is not UTF-8");
+  texts.write("a.txt", "abcabc");
+  CHECK(texts.refusal() ==
+        texts.file("a.txt") + ": a text of 5 tokens is too short to train on windows of 4; it needs twice as many");
+  texts.write("a.txt", forty_characters());
+  texts.write("v.txt", "abq");
+  CHECK(texts.refusal({"valid_text_path=" + texts.file("v.txt")}) ==
+        texts.file("v.txt") + ": character U+0071 at byte 3 is not in the table of characters");
+  CHECK(texts.refusal({"vocab_size=4"}).find("must be at least 5, the tokens of the tokenizer, not 4") !=
+        std::string::npos);
+  CHECK(texts.refusal({"positions=3"}).find("must be at most positions (3), not 4") != std::string::npos);
+  const RunConfig config = texts.config();
+  CHECK(testing::error_of([&] { config.recipe->paths_in(texts.file("b.txt")); }) ==
+        "--data " + texts.file("b.txt") + " does not exist");
+  CHECK(testing::error_of([&] { config.recipe->on_shapes(); }) ==
+        "the number of tokens is left to the data; set vocab_size");
+}
+
+TEST_CASE("language recipe: bytes need no table, and the loss is the same whatever the characters") {
+  const Texts texts;
+  texts.write("a.txt", forty_characters());
+  const std::unique_ptr<OpenedRecipe> data = texts.opened({"tokenizer=bytes"});
+  CHECK(data->sentences() == std::vector<std::string>{"from the data: vocab_size 258, positions 4"});
+}
+
+TEST_CASE("language recipe: weights of another tokenizer are refused, and the table of characters travels with them") {
+  const Texts texts;
+  texts.write("a.txt", forty_characters());
+  const std::unique_ptr<OpenedRecipe> data = texts.opened();
+  const GivenWeights weights{"w.safetensors", data->make_task({}, Device{})->settings()};
+  CHECK_NOTHROW(data->check_start(weights));
+  const TextInfo info = text_info_from(weights.settings);
+  CHECK(info.vocabulary == 5);
+  CHECK(tokenizer_of({}, info)->decode(std::vector<std::int32_t>{4, 3}) == "äx");
+
+  texts.write("a.txt", "abcdabcdabcdabcdabcdabcdabcdabcdabcdabcdx");  // five characters too
+  const std::unique_ptr<OpenedRecipe> other = texts.opened();
+  const std::string refused = testing::error_of([&] { other->check_resume(weights); });
+  CHECK(refused.find("are not those that w.safetensors was trained on") != std::string::npos);
+
+  texts.write("a.txt", "b" + forty_characters().substr(1));
+  const std::unique_ptr<OpenedRecipe> changed = texts.opened();
+  CHECK_NOTHROW(changed->check_start(weights));
+  CHECK(testing::error_of([&] { changed->check_resume(weights); }) ==
+        texts.file("a.txt") + ": this is not the text that w.safetensors was trained on");
+  CHECK_NOTHROW(data->check_resume(weights));
+
+  texts.write("a.txt", "abcdabcdabcdabcdabcdabcdabcdabcdabcdabcdx");
+  // What these weights are judged by is read with their own table.
+  RunConfig config = texts.config({"vocab_size=5", "positions=4"});
+  const std::string unknown =
+      testing::error_of([&] { config.recipe->open_split(DataSplit::valid, weights)->samples(); });
+  CHECK(unknown.find("character U+0064 at byte") != std::string::npos);
+
+  const testing::TemporaryFolder folder;
+  data->keep(folder.path());
+  CHECK(read_file(folder / "characters.json") == "{\"characters\":\"abcxä\"}\n");
+}
+
+}  // namespace isobar

@@ -53,7 +53,7 @@ struct Entry {
 };
 
 // Lists the ids among [begin, begin + kThreads) that are [first_id, first_id + rows), in their order, and returns their
-// number. Ends with a barrier.
+// number. Has a barrier before it writes the list, whose last readers are then done, and one behind it.
 __device__ __forceinline__ int list_own(const Backward& a, std::int64_t begin, std::int64_t first_id, int rows,
                                         Entry* list) {
   __shared__ int of_warp[kWarps];
@@ -115,7 +115,6 @@ __global__ void __launch_bounds__(kThreads) embedding_bwd_kernel(Backward a) {
     for (std::int64_t begin = 0; begin < a.ids_count; begin += kThreads) {
       const int listed = list_own(a, begin, a.first + first_row, rows, list);
       add_listed(a, list, listed, column, sums);
-      __syncthreads();  // before the list is written again
     }
     for (int r = warp; r < rows && count > 0; r += kWarps) {
       float x[kChunk];

@@ -67,7 +67,7 @@ Gpt::Gpt(const GptConfig& c, const Ports& ports, const Build& build)
     : Network(ports),
       config_(c),
       stream_(build.with_tokens(c.tokens)),
-      tokens_(build, "wte", {.rows = c.columns, .width = c.embed, .init_std = c.init_std}),
+      tokens_(build, "wte", {.rows = c.columns, .width = c.embed, .init_std = c.init_std, .is_head = c.tie_head}),
       positions_(build, "wpe", {.rows = c.positions, .width = c.embed, .init_std = c.init_std}),
       blocks_(blocks_of(c, build.with_tokens(c.tokens))),
       norm_(build.with_tokens(c.tokens), "norm", c.embed, c.norm_eps, c.bias),

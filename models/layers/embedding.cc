@@ -18,7 +18,7 @@ ParameterSpec table_of(const std::string& name, const EmbeddingSpec& spec, bool 
 TokenEmbedding::TokenEmbedding(const Build& build, const std::string& name, const EmbeddingSpec& spec)
     : parameters_(build.parameters),
       tf32_(build.compute.may_use_tf32()),
-      weight_(build.parameters.add(table_of(name, spec, /*compute_copy=*/true))) {}
+      weight_(build.parameters.add(table_of(name, spec, /*compute_copy=*/spec.is_head))) {}
 
 Tensor TokenEmbedding::operator()(const Tensor& ids) const {
   return embedding(ids, parameters_.get(weight_), parameters_.dtype());

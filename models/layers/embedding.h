@@ -12,6 +12,7 @@ namespace isobar {
 struct EmbeddingSpec {
   std::int64_t rows = 0, width = 0;  // tokens or positions; C
   double init_std = 0.02;
+  bool is_head = false;  // of tokens: products read the table too, in the activation's dtype
 };
 
 // The table of tokens. Its transpose may be the last product too (Press and Wolf 2017, "Using the output embedding to
@@ -23,7 +24,7 @@ class TokenEmbedding {
 
   // Ids [B, T] i32 -> [B·T, C], in the parameters' dtype: the start of the residual stream.
   Tensor operator()(const Tensor& ids) const;
-  // The tied head, x·Wᵀ: [M, C] in the activation's dtype -> [M, rows], in the same.
+  // The tied head, x·Wᵀ: [M, C] in the activation's dtype -> [M, rows], in the same. The spec must say so.
   Tensor logits(const Tensor& x) const;
   Weights weights() const { return {weight_}; }
 

@@ -53,7 +53,9 @@ class Texts : public SmallRuns {
 
 TEST_CASE("a run on a text leaves its files, learns, and writes words") {
   const Texts here;
-  here.done(here.train("run"));
+  const Outcome run = here.train("run");
+  here.done(run);
+  CHECK_THAT(run.out, ContainsSubstring("from the data: vocab_size 11, positions 16"));
   std::vector<double> losses;
   for (const json& line : metrics_of(here.path("run"))) {
     if (line.at("event") != "valid") continue;
@@ -70,11 +72,17 @@ TEST_CASE("a run on a text leaves its files, learns, and writes words") {
   CHECK(summary.at("val_perplexity") == Approx(std::exp(losses.back())));
   CHECK(json::parse(here.file("run/stats/characters.json")).at("characters") == " abeghlmptä");
   CHECK_THAT(here.file("run/out.log"), ContainsSubstring("GPT language model"));
-  CHECK_THAT(here.file("run/out.log"), ContainsSubstring("from the data: vocab_size 11, positions 16"));
 
   const Outcome judged = here.command("evaluate --device cpu --threads 1 --weights " + here.path("run").string());
   here.done(judged);
   CHECK_THAT(judged.out, ContainsSubstring("bits per byte"));
+
+  // Other programs' names and back: the same tensors, which start a run.
+  const std::string there = here.path("hf.safetensors").string(), back = here.path("back.safetensors").string();
+  here.done(here.command("weights convert --in " + here.path("run").string() + " --to hf --out " + there));
+  here.done(here.command("weights convert --in " + there + " --to isobar --rows 16 --out " + back));
+  here.done(here.train("again", "--init " + back + " --set num_iters=1 --set validate_every=1 --set lr=0"));
+  CHECK(json::parse(here.file("again/summary.json")).at("val_loss") == losses.back());
 
   const std::string text = here.written("run", "--prompt 'alpha ' --max-tokens 60 --greedy");
   CHECK(text.starts_with("alpha "));

@@ -112,8 +112,42 @@ TEST_CASE("gpt: ten steps of AdamW equal PyTorch's in fp64") {
   }
 }
 
+namespace {
+
+// Tokens of some batch, and targets of which some do not count.
+Batch drawn_batch(const Shape& ids, std::uint32_t seed, Device device) {
+  std::uint32_t state = seed;
+  const auto next = [&] { return (state = state * 1664525u + 1013904223u) >> 8; };  // Numerical Recipes
+  std::vector<double> tokens, targets;
+  for (std::int64_t i = 0; i < ids[0] * (ids[1] + 1); ++i) tokens.push_back(next() % 97);
+  for (std::int64_t i = 0; i < ids[0] * ids[1]; ++i) {
+    const std::int64_t target = i / ids[1] * (ids[1] + 1) + i % ids[1] + 1;
+    targets.push_back(next() % 4 == 0 ? kIgnoredLabel : tokens[static_cast<std::size_t>(target)]);
+  }
+  Tensor all = Tensor::empty({ids[0], ids[1] + 1}, DType::i32, device), wanted = Tensor::empty(ids, DType::i32, device);
+  all.set_values(tokens);
+  wanted.set_values(targets);
+  return {{"tokens", all}, {"target", wanted}};
+}
+
+// The relative error of the loss, root mean square over some batches: a loss is one number, and a single one of its
+// errors is small or large by chance.
+double loss_error(const Golden& golden, Arithmetic arithmetic) {
+  const std::uint32_t batches = arithmetic.device.kind == DeviceKind::emulator ? 4 : 16;
+  GoldenGpt exact(golden, kFp64), ours(golden, arithmetic);
+  double sum = 0;
+  for (std::uint32_t i = 0; i < batches; ++i) {
+    const double expected = exact.model().loss(drawn_batch(golden.shape("ids"), i, {}), {}).item();
+    const double got = ours.model().loss(drawn_batch(golden.shape("ids"), i, arithmetic.device), {}).item();
+    sum += (got / expected - 1) * (got / expected - 1);
+  }
+  return std::sqrt(sum / batches);
+}
+
+}  // namespace
+
 TEST_CASE("gpt: lower precisions err at most twice as much as PyTorch in the same precision") {
-  for (const char* name : {"gpt", "gpt_untied"}) {
+  for (const std::string name : {"gpt", "gpt_untied"}) {
     const Golden golden(name);
     NamedValues start;
     for (const std::string& parameter : golden.parameters()) start[parameter] = golden.values("weight." + parameter);
@@ -122,9 +156,10 @@ TEST_CASE("gpt: lower precisions err at most twice as much as PyTorch in the sam
       INFO(name << ", " << name_of(arithmetic.dtype) << " on " << name_of(arithmetic.device.kind));
       const Outcome pass = run(golden, arithmetic);
       check_budget("logits", pass.logits, golden.values("output"), golden.values(yardstick + "output")[0]);
-      check_budget("loss", pass.loss, golden.values("loss"), golden.values(yardstick + "loss")[0]);
+      CHECK(loss_error(golden, arithmetic) <= 2 * golden.values(yardstick + "loss")[0] + 0x1p-24);
       testing::check_gradient_budgets(golden, pass.gradients, yardstick);
-      if (arithmetic.device.kind == DeviceKind::emulator && !kTrainsEmulatedGpt) continue;
+      const bool is_emulated = arithmetic.device.kind == DeviceKind::emulator;
+      if (is_emulated && (!kTrainsEmulatedGpt || name != "gpt")) continue;
       testing::check_update_budget(golden, train(golden, arithmetic), start, "adamw", yardstick);
     }
   }
@@ -287,6 +322,31 @@ TEST_CASE("gpt: each dropout is drawn in training, and where its key says") {
   CHECK(plain > 0);
 }
 
+TEST_CASE("gpt: an MLP drops hidden channels and its outputs, each at a rate of its own") {
+  const auto outputs = [](double hidden_dropout, double dropout, bool is_training) {
+    Parameters parameters;
+    const ComputeOptions compute{.dtype = ArithmeticType::fp64};
+    const Mlp mlp({parameters, compute}, "mlp",
+                  {.width = 32, .hidden = 32, .hidden_dropout = hidden_dropout, .dropout = dropout});
+    compute.allocate(parameters, Device{});
+    Tensor x = Tensor::empty({8, 32}, DType::fp64, Device{});
+    x.set_values(std::vector<double>(256, 1.0));
+    Pass pass = (is_training ? Pass::training({1, 0}) : Pass()).over(8);
+    return mlp(x, pass).to_vector();
+  };
+  const std::vector<double> plain = outputs(0, 0, false);
+  CHECK(outputs(0.5, 0.5, false) == plain);
+  const std::vector<double> dropped = outputs(0, 0.5, true);
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    CHECK((dropped[i] == 0 || std::abs(dropped[i] - 2 * plain[i]) < 1e-15));
+  const auto zeros = std::ranges::count(dropped, 0.0);
+  CHECK(zeros > 90);
+  CHECK(zeros < 166);
+  const std::vector<double> hidden = outputs(0.5, 0, true);
+  CHECK(hidden != plain);
+  CHECK(std::ranges::count(hidden, 0.0) == 0);
+}
+
 TEST_CASE("gpt: what does not fit is refused by name") {
   const auto refusal = [](const std::vector<std::string>& keys) {
     return testing::error_of([&] {
@@ -295,8 +355,13 @@ TEST_CASE("gpt: what does not fit is refused by name") {
       config.recipe->on_shapes()->make_task(config.compute, Device{});
     });
   };
-  CHECK(refusal({"model=vit"}).find("a ViT takes fields, and the samples are tokens of text") != std::string::npos);
-  CHECK(refusal({"model=cnn"}).find("a CNN takes fields, and the samples are tokens of text") != std::string::npos);
+  for (const auto& [model, name] :
+       {std::pair("vit", "a ViT"), std::pair("cnn", "a CNN"), std::pair("unet", "a U-Net")}) {
+    const RunConfig config = read_config(
+        testing::entries_of({"task=language_model", std::string("model=") + model, "vocab_size=11", "seq_length=6"}));
+    CHECK(testing::error_of([&] { config.recipe->on_shapes()->make_task(config.compute, Device{}); }) ==
+          std::string("config key model: ") + name + " takes fields, and the samples are tokens of text");
+  }
   CHECK(refusal({"num_heads=3"}).find("must be a multiple of num_heads (3), not 16; or set head_size") !=
         std::string::npos);
   CHECK(refusal({"num_heads=8"}).find("divided by num_heads must be a multiple of 8 up to 128, not 2") !=
@@ -324,7 +389,7 @@ namespace {
 class UnevenTokens : public Dataset {
  public:
   std::string name() const override { return "uneven tokens"; }
-  std::int64_t samples() const override { return 18; }
+  std::int64_t samples() const override { return 54; }
   std::vector<TensorSpec> layout() const override {
     return {{.name = "tokens", .shape = {7}, .dtype = DType::i32},
             {.name = "target", .shape = {6}, .dtype = DType::i32}};
@@ -343,22 +408,29 @@ struct Steps {
   std::map<std::string, std::vector<double>> weights;  // on the first rank
 };
 
-Steps train_on(const Communicator& world, const MeshSizes& sizes, std::int64_t parts, bool sequence = false) {
-  const RunConfig config = tiny_config({"global_batch_size=6", "shuffle=false"});
-  Parallel parallel = Parallel::start(world, sizes, "tp-cp-dp", {});
-  parallel.sequence = sequence;
+struct Cut {
+  MeshSizes sizes = {};
+  std::int64_t parts = 1;
+  bool sequence = false;
+  double dropout = 0;
+};
+
+Steps train_on(const Communicator& world, const Cut& cut) {
+  const RunConfig config = tiny_config({"global_batch_size=18", "shuffle=false"});
+  Parallel parallel = Parallel::start(world, cut.sizes, "tp-cp-dp", {});
+  parallel.sequence = cut.sequence;
   const GptOptions network{.embed_dim = 16,
                            .depth = 2,
                            .num_heads = 2,
                            .positions = 8,
-                           .embedding_dropout = 0.1,
-                           .attention_dropout = 0.1,
-                           .hidden_dropout = 0.1,
+                           .embedding_dropout = cut.dropout,
+                           .attention_dropout = cut.dropout,
+                           .hidden_dropout = cut.dropout,
                            .vocab_multiple = 4};
   const TextInfo info{.vocabulary = 11, .seq_length = 6, .ignores_targets = true};
   LanguageModel task(std::make_shared<GptRecipe>(network), config.compute, info, Device{}, parallel);
   TrainerOptions options = config.trainer_options();
-  options.batch.grad_accumulation = parts;
+  options.batch.grad_accumulation = cut.parts;
   Trainer trainer(task, options, parallel);
   const UnevenTokens data;
   Loaders loaders(data, data, config.reading, options.batch, 3, Device{}, {parallel.dp.rank(), parallel.dp.size()});
@@ -384,20 +456,31 @@ void compare(const Steps& serial, const Steps& other, const std::string& name, t
 }  // namespace
 
 TEST_CASE("gpt: a batch with targets of unequal number is one mean, in any parts over any ranks") {
-  const Steps serial = train_on({}, {}, 1);
+  const Steps serial = train_on({}, {});
   CHECK(serial.losses.size() == 3);
   testing::Findings findings;
   for (const std::int64_t parts : {1, 2, 3, 6}) {
-    if (parts > 1) compare(serial, train_on({}, {}, parts), concat(parts, " parts"), findings);
+    if (parts > 1) compare(serial, train_on({}, {.parts = parts}), concat(parts, " parts"), findings);
     for (const MeshSizes sizes : {MeshSizes{.dp = 2}, MeshSizes{.dp = 3}, MeshSizes{.tp = 2}})
       run_ranks({.ranks = static_cast<int>(sizes.dp * sizes.tp)}, [&](const Communicator& world) {
-        compare(serial, train_on(world, sizes, parts), concat(parts, " parts, dp ", sizes.dp, ", tp ", sizes.tp),
-                findings);
+        compare(serial, train_on(world, {.sizes = sizes, .parts = parts}),
+                concat(parts, " parts, dp ", sizes.dp, ", tp ", sizes.tp), findings);
       });
   }
-  run_ranks({.ranks = 2}, [&](const Communicator& world) {
-    compare(serial, train_on(world, {.tp = 2}, 2, true), "tp 2, sequence parallel", findings);
-  });
+  CHECK(findings.wrong() == "");
+}
+
+TEST_CASE("gpt: ranks that share samples draw the masks of one rank") {
+  const Steps serial = train_on({}, {.dropout = 0.1}), without = train_on({}, {});
+  CHECK(serial.losses != without.losses);
+  testing::Findings findings;
+  for (const bool sequence : {false, true})
+    for (const MeshSizes sizes : {MeshSizes{.dp = 3}, MeshSizes{.tp = 2}, MeshSizes{.dp = 2, .tp = 2}})
+      run_ranks({.ranks = static_cast<int>(sizes.dp * sizes.tp)}, [&](const Communicator& world) {
+        if (sequence && sizes.tp == 1) return;
+        compare(serial, train_on(world, {.sizes = sizes, .sequence = sequence, .dropout = 0.1}),
+                concat("dp ", sizes.dp, ", tp ", sizes.tp, sequence ? ", sequence parallel" : ""), findings);
+      });
   CHECK(findings.wrong() == "");
 }
 

@@ -7,7 +7,7 @@ tiktoken's. Nothing that is built or tested needs it.
     python3 tools/check_tokens.py ... --gigabyte                              and 1 GB of JSON lines, in bounded memory
 
 DIR holds gpt2_encoder.json, gpt2_vocab.bpe (GPT-2's vocabulary and merges), tinyshakespeare.txt, wikitext2_valid.txt
-and wikitext2_test.txt.
+and wikitext2_test.txt. Exit status 77 (skipped) without --data, as scripts/test calls it, or without tiktoken.
 """
 import argparse
 import hashlib
@@ -20,9 +20,17 @@ import sys
 import tempfile
 import time
 
-import numpy
-import tiktoken
-from tiktoken.load import data_gym_to_mergeable_bpe_ranks
+SKIPPED = 77
+if "--data" not in sys.argv and not {"-h", "--help"} & set(sys.argv):
+    print("tokens: skipped, it needs --isobar and --data (GPT-2's vocabulary and texts)")
+    sys.exit(SKIPPED)
+try:
+    import numpy
+    import tiktoken
+    from tiktoken.load import data_gym_to_mergeable_bpe_ranks
+except ImportError as error:
+    print(f"tokens: skipped, {error.name} is not installed")
+    sys.exit(SKIPPED)
 
 PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 TEXTS = {"tinyshakespeare": (338025, "25c01b32b32f4189"), "wikitext2_valid": (258659, "17bc83b54d943c68"),

@@ -473,7 +473,7 @@ ISOBAR_BENCH(normalize, .dims = "batch channels height width", .base_shape = fie
 }
 
 ISOBAR_BENCH(normalize_filled, .dims = "batch channels height width", .base_shape = fields, .small_shape = {1, 3, 4, 6},
-             .fp32_only = true, .baselines = {unmasked(normalize_call)}) {
+             .fp32_only = true, .baselines = {memcpy_baseline(), unmasked(normalize_call)}) {
   return normalize_call(p, true);
 }
 
@@ -489,7 +489,7 @@ ISOBAR_BENCH(forecast_loss_sums, .dims = "batch channels height width patch", .b
 }
 
 ISOBAR_BENCH(forecast_loss_sums_masked, .dims = "batch channels height width patch", .base_shape = patches,
-             .small_shape = {2, 3, 4, 6, 2}, .baselines = {unmasked(loss_sums_call)}) {
+             .small_shape = {2, 3, 4, 6, 2}, .baselines = {memcpy_baseline(), unmasked(loss_sums_call)}) {
   return loss_sums_call(p, true);
 }
 
@@ -498,7 +498,7 @@ ISOBAR_BENCH(forecast_loss_finish, .dims = "batch", .base_shape = samples_only, 
 }
 
 ISOBAR_BENCH(forecast_loss_finish_masked, .dims = "batch", .base_shape = samples_only, .small_shape = {3},
-             .baselines = {unmasked(loss_finish_call)}) {
+             .baselines = {memcpy_baseline(), unmasked(loss_finish_call)}) {
   return loss_finish_call(p, true);
 }
 
@@ -509,7 +509,7 @@ ISOBAR_BENCH(forecast_loss_bwd, .dims = "batch channels height width patch", .ba
 }
 
 ISOBAR_BENCH(forecast_loss_bwd_masked, .dims = "batch channels height width patch", .base_shape = patches,
-             .small_shape = {2, 3, 4, 6, 2}, .baselines = {unmasked(loss_bwd_call)}) {
+             .small_shape = {2, 3, 4, 6, 2}, .baselines = {memcpy_baseline(), unmasked(loss_bwd_call)}) {
   return loss_bwd_call(p, true);
 }
 
@@ -519,7 +519,7 @@ ISOBAR_BENCH(forecast_scores, .dims = "batch channels height width", .base_shape
 }
 
 ISOBAR_BENCH(forecast_scores_masked, .dims = "batch channels height width", .base_shape = fields,
-             .small_shape = {2, 3, 4, 6}, .baselines = {unmasked(scores_call)}) {
+             .small_shape = {2, 3, 4, 6}, .baselines = {memcpy_baseline(), unmasked(scores_call)}) {
   return scores_call(p, true);
 }
 

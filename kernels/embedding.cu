@@ -128,8 +128,7 @@ __global__ void __launch_bounds__(kThreads) embedding_bwd_kernel(Backward a) {
 
 void embedding_fwd(const EmbeddingFwdArgs& a, Stream stream) {
   require_cuda_dtypes("embedding_fwd", a.dtype, a.y_dtype);
-  ISOBAR_CHECK(a.y_dtype == a.dtype || a.y_dtype == DType::fp32, "embedding_fwd: rows of ", name_of(a.dtype),
-               " cannot be given as ", name_of(a.y_dtype));
+  check_embedding(a);
   const std::int64_t chunks = (a.cols + kChunk - 1) / kChunk;
   if (a.ids_count * chunks == 0) return;
   launch("embedding_fwd", embedding_fwd_kernel,

@@ -2,7 +2,6 @@
 // depend on the number of threads, and a frequent id is no more work for one thread than for another.
 #include "kernels/embedding.h"
 
-#include "kernels/common/check.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector_math.h"
@@ -11,11 +10,6 @@ namespace isobar::cpu::ISOBAR_ISA {
 namespace {
 
 constexpr std::int64_t kColumnUnit = 16;  // columns that stay with one thread: a cache line of fp32
-
-void check_dtypes(const char* kernel, DType table, DType y) {
-  ISOBAR_CHECK(y == table || (y == DType::fp32 && is_16_bit(table)), kernel, ": rows of ", name_of(table),
-               " cannot be given as ", name_of(y));
-}
 
 template <class T, class Y>
 void forward(const EmbeddingFwdArgs& a) {
@@ -61,7 +55,7 @@ void backward(const EmbeddingBwdArgs& a) {
 }  // namespace
 
 void embedding_fwd(const EmbeddingFwdArgs& a) {
-  check_dtypes("embedding_fwd", a.dtype, a.y_dtype);
+  check_embedding(a);
   visit_floating(a.dtype, [&]<class T>(Type<T>) {
     if (a.y_dtype == a.dtype)
       forward<T, T>(a);

@@ -36,6 +36,9 @@ struct EmbeddingFwdArgs {
   void* y = nullptr;
 };
 
+// Error if the rows cannot be given in y_dtype.
+void check_embedding(const EmbeddingFwdArgs& a);
+
 struct EmbeddingBwdArgs {
   std::int64_t ids_count = 0, first = 0, rows = 0, cols = 0;
   DType y_dtype = DType::fp32;

@@ -60,9 +60,6 @@ constexpr Cost embedding_bwd_cost(const EmbeddingBwdArgs& a) {
   return {.bytes = n * size_of(a.y_dtype) + moved * size_of(accumulator_of(a.y_dtype)) + 4.0 * a.ids_count, .flops = n};
 }
 
-// What every device checks first.
-void check_embedding(const EmbeddingFwdArgs& arguments);
-
 ISOBAR_KERNEL(embedding_fwd, EmbeddingFwdArgs)
 ISOBAR_KERNEL(embedding_bwd, EmbeddingBwdArgs)
 

@@ -19,7 +19,8 @@ FAMILIES = {
     "fields": "normalize*,denormalize*,patchify*,unpatchify*,forecast_loss*",
 }
 # Of which nothing is measured.
-OTHERS = "drop*,cross_entropy*,copy_strided*,mean_loss*,pointwise*,turn*,forecast_scores*,tensor maps*"
+OTHERS = ("drop*,cross_entropy*,copy_strided*,embedding*,mean_loss*,pointwise*,replace*,turn*,forecast_scores*,"
+          "tensor maps*")
 KERNELS, TRAINING = "kernel_tests", "isobar train beside the CPU"
 # A case of each kind of kernel for compute-sanitizer, which makes them ten to fifty times slower; racecheck looks at
 # those that share memory among threads.

@@ -560,6 +560,10 @@ void run_in(const std::vector<Way>& ways, DeviceKind kind, const std::function<v
 
 }  // namespace
 
+bool is_sanitized() {
+  return kIsSanitized;
+}
+
 void on_devices(const std::vector<DeviceKind>& kinds, std::initializer_list<DType> dtypes,
                 const std::function<void(Workbench&)>& body, DeviceOptions options) {
   const auto has = [&](DType dtype) { return std::find(dtypes.begin(), dtypes.end(), dtype) != dtypes.end(); };

@@ -186,6 +186,9 @@ Verdict compare(const std::string& name, const Values& actual, const Expected& e
 
 // The devices of a case: the CPU always, the emulator and CUDA if they are built.
 std::vector<DeviceKind> all_devices();
+
+// Whether a sanitizer looks on. What it finds depends little on values and types: of many cases it sees some.
+bool is_sanitized();
 std::vector<DeviceKind> cpu_only();
 std::vector<DeviceKind> wanted_devices(const std::vector<DeviceKind>& kinds);  // those that on_devices runs
 bool gpu_is_present();

@@ -503,7 +503,10 @@ std::vector<Case> masked_cases() {
       cases.push_back(with_missing(filled({4, 4, 32, 16, kind, DType::fp32, true, true, 4, dpred_dtype})));
       cases.push_back(with_missing(filled({4, 3, 5, 9, kind, DType::fp32, true, true, 0, dpred_dtype})));
     }
-  return cases;
+  if (!testing::is_sanitized()) return cases;
+  std::vector<Case> some;  // every size, with some of the losses and types
+  for (std::size_t i = 0; i < cases.size(); i += 4) some.push_back(cases[i]);
+  return some;
 }
 
 struct MaskedRun {

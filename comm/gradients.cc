@@ -104,7 +104,8 @@ void GradientReducer::finish() {
 }
 
 void GradientReducer::start(const Bucket& bucket) {
-  const auto [scattered, summed] = parallel_.gradient_groups(bucket.sharing);
+  const Parallel::GradientGroups groups = parallel_.gradient_groups(bucket.sharing);
+  const Communicator &scattered = groups.scattered, &summed = groups.summed;
   if (scattered.size() == 1 && summed.size() == 1) return;
   const Tensor& grads = parameters_.grads();
   const Tensor all = grads.slice(bucket.range.first, {bucket.range.size()});

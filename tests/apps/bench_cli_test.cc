@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -16,23 +15,15 @@
 #include <utility>
 #include <vector>
 
+#include "engine/files/reader.h"
 #include "kernels/cpu/isa.h"
+#include "tests/harness/isobar_command.h"
 #include "tests/harness/places.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
 namespace isobar::testing {
 namespace {
-
-struct Outcome {
-  int status = 0;
-  std::string out, err;
-};
-
-std::string contents(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -48,7 +39,7 @@ Outcome bench(const std::string& arguments, const std::string& environment = "",
   const std::string command = environment + " CUDA_VISIBLE_DEVICES= " + program + " --threads 2 --seconds 0 " +
                               arguments + " >" + (folder / "out").string() + " 2>" + (folder / "err").string();
   const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contents(folder / "out"), contents(folder / "err")};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(folder / "out"), read_file(folder / "err")};
 }
 
 // The kernels that the headers of kernels/ declare, those of them that have cases with missing points, the products of
@@ -68,7 +59,7 @@ std::set<std::string> expected_ops() {
                               "forecast_scores_masked"};
   for (const auto& entry : std::filesystem::recursive_directory_iterator(source_path("kernels"))) {
     if (entry.path().extension() != ".h") continue;
-    const std::string text = contents(entry.path());
+    const std::string text = read_file(entry.path());
     for (std::sregex_iterator match(text.begin(), text.end(), declaration), end; match != end; ++match)
       names.insert((*match)[1]);
   }

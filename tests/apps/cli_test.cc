@@ -21,11 +21,13 @@
 #include "kernels/cpu/isa.h"
 #include "tests/data/files/idx_files.h"
 #include "tests/harness/data_files.h"
+#include "tests/harness/isobar_command.h"
 #include "tests/harness/places.h"
 #include "tests/harness/testing.h"
 
 using isobar::read_file;
 using isobar::testing::ContainsSubstring;
+using isobar::testing::Outcome;
 namespace fs = std::filesystem;
 using nlohmann::json;
 
@@ -47,13 +49,8 @@ class Scratch {
   fs::path path_;
 };
 
-struct Outcome {
-  int status = 0;
-  std::string out, err;
-};
-
 // Runs `isobar ARGUMENTS` in the shell, with `environment` before it. It sees no GPU.
-Outcome isobar_command(const std::string& arguments, const std::string& environment = "") {
+Outcome in_shell(const std::string& arguments, const std::string& environment = "") {
   const Scratch scratch;
   const std::string command = "export CUDA_VISIBLE_DEVICES=; " + environment + " " + isobar::testing::kIsobar + " " +
                               arguments + " >" + scratch / "out" + " 2>" + scratch / "err";
@@ -111,23 +108,23 @@ TEST_CASE("a wrong command line is one line on stderr and status 1") {
       {"mesh --tp 2 --order cp-dp", "leaves out tp"},
   }));
   CAPTURE(arguments);
-  check_error(isobar_command(arguments), words);
+  check_error(in_shell(arguments), words);
 }
 
 TEST_CASE("data synth: a grid is two numbers that fit, and data stats takes one file as one file") {
   const Scratch scratch;
   const std::string synth = "data synth --train-years 1 --steps-per-year 2 --out " + scratch / "d" + " --grid ";
   for (const char* grid : {"99999999999999999999x2", "2x99999999999999999999", "9x", "x9", "9x9x9", "9y9", "9", "nine"})
-    check_error(isobar_command(synth + grid), "is not HEIGHTxWIDTH");
-  CHECK(isobar_command(synth + "3x4").status == 0);
-  CHECK(isobar_command("data stats " + scratch / "d/train" + " --out " + scratch / "s")
+    check_error(in_shell(synth + grid), "is not HEIGHTxWIDTH");
+  CHECK(in_shell(synth + "3x4").status == 0);
+  CHECK(in_shell("data stats " + scratch / "d/train" + " --out " + scratch / "s")
             .out.ends_with("2 steps of 1 file, 1 pair of them 6 hours apart; written to " + scratch / "s" + "\n"));
 }
 
 TEST_CASE("data synth, info and stats say what they made and found, line by line") {
   const Scratch scratch;
   const std::string folder = scratch / "d";
-  const Outcome made = isobar_command("data synth --steps-per-year 3 --channels 2 --grid 5x6 --out " + folder);
+  const Outcome made = in_shell("data synth --steps-per-year 3 --channels 2 --grid 5x6 --out " + folder);
   CHECK(made.status == 0);
   const auto part = [](const std::string& name, int first, int years) {
     std::string text = name + ":\n  " + std::to_string(years) + (years == 1 ? " file, " : " files, ") +
@@ -151,54 +148,53 @@ TEST_CASE("data synth, info and stats say what they made and found, line by line
   CHECK(made.out == part("train", 1979, 4) + part("valid", 1983, 1) + part("test", 1984, 1) + "statistics: " + folder +
                         "/stats\n" + rows + "  time means: 2 x 5 x 6 or larger\n");
   const std::string not_read = "not read: the values of the fields; --check reads them all, and finds holes\n";
-  CHECK(isobar_command("data info " + folder).out == made.out + not_read);
-  CHECK_THAT(isobar_command("data info --check " + folder).out,
+  CHECK(in_shell("data info " + folder).out == made.out + not_read);
+  CHECK_THAT(in_shell("data info --check " + folder).out,
              ContainsSubstring("  all steps are read: no holes in the fields\n") && !ContainsSubstring("not read"));
-  CHECK(isobar_command("data info " + folder + "/train").out ==
+  CHECK(in_shell("data info " + folder + "/train").out ==
         part(folder + "/train", 1979, 4) + "statistics: none; isobar data stats PATH --out DIR makes them\n" +
             not_read);
-  const Outcome stats = isobar_command("data stats " + folder + "/train --out " + scratch / "s");
+  const Outcome stats = in_shell("data stats " + folder + "/train --out " + scratch / "s");
   CHECK(stats.out == rows + "12 steps of 4 files, 8 pairs of them 6 hours apart; written to " + scratch / "s" + "\n");
   for (const char* file : {"global_means.npy", "global_stds.npy", "time_means.npy", "stats.json"})
     CHECK(read_file(scratch / "s/" + file) == read_file(folder + "/stats/" + file));
-  check_error(isobar_command("data stats " + folder + "/train --out " + scratch / "s --threads x"), "--threads");
+  check_error(in_shell("data stats " + folder + "/train --out " + scratch / "s --threads x"), "--threads");
 }
 
 TEST_CASE("data stats: a range in steps or dates, some channels, and the distance of differences") {
   const Scratch scratch;
   const std::string synth = "data synth --train-years 1 --steps-per-year 12 --channels 3 --grid 3x4 --out ";
-  REQUIRE(isobar_command(synth + scratch / "d").status == 0);
+  REQUIRE(in_shell(synth + scratch / "d").status == 0);
   const std::string stats = "data stats " + scratch / "d/train --out " + scratch / "s ";
-  CHECK(isobar_command(stats + "--range 2 9 --dt 3 --channels t2m")
+  CHECK(in_shell(stats + "--range 2 9 --dt 3 --channels t2m")
             .out.ends_with("\n7 steps of 1 file, 4 pairs of them 18 hours apart; written to " + scratch / "s" + "\n"));
   const std::string steps = read_file(scratch / "s/global_means.npy");
-  CHECK(isobar_command(stats + "--channels t2m --range 1979-01-01T12 1979-01-03T00").status == 0);
+  CHECK(in_shell(stats + "--channels t2m --range 1979-01-01T12 1979-01-03T00").status == 0);
   CHECK(read_file(scratch / "s/global_means.npy") == steps);
   CHECK(json::parse(read_file(scratch / "s/stats.json"))["channels"] == json::array({"t2m"}));
-  check_error(isobar_command(stats + "--range 2 1979-01-02"), "--range 2 1979-01-02 is a step and a date");
-  check_error(isobar_command(stats + "--range 2 13"), "--range [2, 13) goes beyond the 12 steps of ");
-  check_error(isobar_command(stats + "--dt 0"), "--dt 0 is not at least one step");
-  check_error(isobar_command(stats + "--channels t2n"), "has no channel t2n; did you mean t2m?");
+  check_error(in_shell(stats + "--range 2 1979-01-02"), "--range 2 1979-01-02 is a step and a date");
+  check_error(in_shell(stats + "--range 2 13"), "--range [2, 13) goes beyond the 12 steps of ");
+  check_error(in_shell(stats + "--dt 0"), "--dt 0 is not at least one step");
+  check_error(in_shell(stats + "--channels t2n"), "has no channel t2n; did you mean t2m?");
 }
 
 TEST_CASE("data convert says what it writes, and goes on only with what was begun") {
   const Scratch scratch;
   const std::string synth = "data synth --train-years 2 --steps-per-year 6 --grid 3x4 --out ";
-  REQUIRE(isobar_command(synth + scratch / "d").status == 0);
+  REQUIRE(in_shell(synth + scratch / "d").status == 0);
   const std::string convert = "data convert " + scratch / "d/train --threads 1 --out ", out = scratch / "o";
-  const Outcome made = isobar_command(convert + out + " --channels v10,cos_zenith --split 1980-01-01T12");
+  const Outcome made = in_shell(convert + out + " --channels v10,cos_zenith --split 1980-01-01T12");
   CHECK(made.err.empty());
   CHECK(made.out.starts_with("to write: 1.15 kB, 12 steps of 2 channels on 3 x 4 in 3 files\n" + out +
                              "/train/1979.h5: 6 steps, in "));
   CHECK_THAT(made.out, ContainsSubstring(out + "/train/1980.h5: 2 steps, in "));
   CHECK_THAT(made.out, ContainsSubstring(out + "/valid/1980.h5: 4 steps, in "));
-  CHECK(isobar_command(convert + out + " --channels v10,cos_zenith --split 1980-01-01T12").out ==
+  CHECK(in_shell(convert + out + " --channels v10,cos_zenith --split 1980-01-01T12").out ==
         "nothing to write; kept: 3 files that are there already\n");
-  check_error(isobar_command(convert + out), "--channels");
-  check_error(isobar_command(convert + out + " --channels v10 --split 1980-01-01T12"),
+  check_error(in_shell(convert + out), "--channels");
+  check_error(in_shell(convert + out + " --channels v10 --split 1980-01-01T12"),
               out + "/train/1979.h5 is there already, and its steps, channels or points are not those that would be");
-  check_error(isobar_command(convert + scratch / "d/train --channels v10"),
-              "1979.h5 is a source, and would be written");
+  check_error(in_shell(convert + scratch / "d/train --channels v10"), "1979.h5 is a source, and would be written");
 }
 
 #ifndef ISOBAR_SANITIZED
@@ -211,7 +207,7 @@ TEST_CASE("values that memory is lacking for are met in a child process, before 
   file.reserve("lat", std::array<std::int64_t, 1>{1 << 21});  // as fp64 the 16 MiB that are still looked at
   file.close();
   const auto with_memory = [&](int kib, const std::string& name) {
-    return isobar_command("data info " + scratch / name, "ulimit -v " + std::to_string(kib) + ";");
+    return in_shell("data info " + scratch / name, "ulimit -v " + std::to_string(kib) + ";");
   };
   int too_little = 1 << 10, enough = 1 << 23;
   while (enough - too_little > 1 << 10) {
@@ -220,7 +216,7 @@ TEST_CASE("values that memory is lacking for are met in a child process, before 
   }
   check_error(with_memory(enough + (8 << 10), "large.h5"),
               "large.h5 is damaged: the HDF5 library asks for too much memory");
-  check_error(isobar_command("data info " + scratch / "large.h5"), "large.h5: 'lat' has 2097152 values");
+  check_error(in_shell("data info " + scratch / "large.h5"), "large.h5: 'lat' has 2097152 values");
 }
 #endif
 
@@ -228,7 +224,7 @@ TEST_CASE("what is not asked for is what the help says") {
   // A default is shown as "--dp INT=1 " by CLI11 2.3 (Debian 12), as "--dp INT [1] " by later ones.
   const auto has = [](const std::string& command, const std::vector<std::string>& flags,
                       const std::vector<std::string>& defaults) {
-    const std::string help = isobar_command(command + " --help").out;
+    const std::string help = in_shell(command + " --help").out;
     for (const std::string& flag : flags) CHECK_THAT(help, ContainsSubstring(flag));
     for (const std::string& value : defaults)
       CHECK_THAT(help, ContainsSubstring("=" + value + " ") || ContainsSubstring("=" + value + "\n") ||
@@ -238,22 +234,22 @@ TEST_CASE("what is not asked for is what the help says") {
   has("mesh", {"--dp", "--tp", "--cp"}, {"1", "tp-cp-dp"});
   has("train", {"--run-num", "--ranks", "--list-configs", "--init", "The tutorial's flags"}, {"00", "1", "auto"});
   has("forecast", {"--steps", "--starts", "--scores", "--stats"}, {"1"});
-  const json info = json::parse(isobar_command("info --json").out);
+  const json info = json::parse(in_shell("info --json").out);
   CHECK(info.at("cuda_driver").is_string());
   CHECK(info.at("build").at("compiler").is_string());
   CHECK(info.at("build").at("emulator").is_boolean());
   CHECK(info.at("devices").at(0).at("threads").get<int>() >= 1);
-  const Outcome one = isobar_command("mesh");
+  const Outcome one = in_shell("mesh");
   CHECK(one.out ==
         "  rank    tp    cp    dp\n     0     0     0     0\ntp groups: {0}\ncp groups: {0}\ndp groups: {0}\n");
-  CHECK_THAT(isobar_command("info", "OMP_NUM_THREADS=3").out, ContainsSubstring("  threads: 3\n"));
-  CHECK_THAT(isobar_command("info").out,
+  CHECK_THAT(in_shell("info", "OMP_NUM_THREADS=3").out, ContainsSubstring("  threads: 3\n"));
+  CHECK_THAT(in_shell("info").out,
              ContainsSubstring(info.at("build").at("emulator").get<bool>() ? "  emulator: yes\n" : "  emulator: no\n"));
 }
 
 TEST_CASE("the range of starts is Python's, and an output is asked for") {
   const auto refused = [](const std::string& arguments, const std::string& words) {
-    check_error(isobar_command("forecast --weights /none.safetensors --data d " + arguments), words);
+    check_error(in_shell("forecast --weights /none.safetensors --data d " + arguments), words);
   };
   const std::string accepted = "/none.safetensors";
   refused("--starts 0:1", accepted);
@@ -278,61 +274,60 @@ TEST_CASE("the range of starts is Python's, and an output is asked for") {
 }
 
 TEST_CASE("of a flag that is given several times the last one counts, and every --set") {
-  CHECK(isobar_command("mesh --dp 4 --tp 3 --dp 2 --tp 1").out == isobar_command("mesh --dp 2").out);
-  check_error(isobar_command("train --num_iters 6 --num-iters 0"), "config key num_iters in --num-iters");
-  check_error(isobar_command("train --set num_iters=6 --set depht=1"), "did you mean depth?");
-  check_error(isobar_command("train --set depht=1 --set num_iters=6"), "did you mean depth?");
-  CHECK_THAT(isobar_command("train --help").out, ContainsSubstring("--set KEY=VALUE  "));
+  CHECK(in_shell("mesh --dp 4 --tp 3 --dp 2 --tp 1").out == in_shell("mesh --dp 2").out);
+  check_error(in_shell("train --num_iters 6 --num-iters 0"), "config key num_iters in --num-iters");
+  check_error(in_shell("train --set num_iters=6 --set depht=1"), "did you mean depth?");
+  check_error(in_shell("train --set depht=1 --set num_iters=6"), "did you mean depth?");
+  CHECK_THAT(in_shell("train --help").out, ContainsSubstring("--set KEY=VALUE  "));
 }
 
 TEST_CASE("no control character of a name reaches the terminal") {
-  const Outcome outcome = isobar_command("train --set \"$(printf 'embed\\033[31m_dim=3')\"");
+  const Outcome outcome = in_shell("train --set \"$(printf 'embed\\033[31m_dim=3')\"");
   check_error(outcome, "embed\\x1b[31m_dim");
 }
 
 TEST_CASE("output that cannot be written is an error, a reader who leaves is none") {
-  check_error(isobar_command("info", "into_full() { \"$@\" >/dev/full; }; into_full"), "stdout");
-  CHECK(isobar_command("info", "without_streams() { \"$@\" >&- 2>&-; }; without_streams").status == 0);
+  check_error(in_shell("info", "into_full() { \"$@\" >/dev/full; }; into_full"), "stdout");
+  CHECK(in_shell("info", "without_streams() { \"$@\" >&- 2>&-; }; without_streams").status == 0);
   const Scratch scratch;
   const std::string synth = "data synth --train-years 1 --valid-years 1 --steps-per-year 40 --out " + scratch / "d";
-  check_error(isobar_command(synth, "ulimit -f 100;"), "1979.h5");
-  check_error(isobar_command(synth, "ulimit -f 100;"), "File too large");  // why, not only what
+  check_error(in_shell(synth, "ulimit -f 100;"), "1979.h5");
+  check_error(in_shell(synth, "ulimit -f 100;"), "File too large");  // why, not only what
   const std::string first_line =
       "first_line() { { \"$@\"; echo $? >" + scratch / "status" + "; } | head -1; }; first_line";
-  CHECK(isobar_command("mesh --dp 4096", first_line).err == "");
+  CHECK(in_shell("mesh --dp 4096", first_line).err == "");
   CHECK(read_file(scratch / "status") == "0\n");
 }
 
 TEST_CASE("help and version go to stdout") {
   for (const std::string command : {"", "train", "forecast", "info", "mesh"}) {
-    const Outcome help = isobar_command(command + " --help");
+    const Outcome help = in_shell(command + " --help");
     CHECK(help.status == 0);
     CHECK(help.err.empty());
     CHECK_THAT(help.out, ContainsSubstring("--help"));
   }
-  CHECK_THAT(isobar_command("train --help").out, ContainsSubstring("--local-batch-size"));
-  const Outcome version = isobar_command("--version");
+  CHECK_THAT(in_shell("train --help").out, ContainsSubstring("--local-batch-size"));
+  const Outcome version = in_shell("--version");
   CHECK(version.status == 0);
   CHECK_THAT(version.out, ContainsSubstring("isobar 0."));
 }
 
 TEST_CASE("isobar alone prints its help") {
-  const Outcome alone = isobar_command("");
+  const Outcome alone = in_shell("");
   CHECK(alone.status == 0);
   CHECK(alone.err == "");
-  CHECK(alone.out == isobar_command("--help").out);
+  CHECK(alone.out == in_shell("--help").out);
 }
 
 TEST_CASE("the config keys and the named configs can be listed") {
   const Scratch folder;
   std::ofstream(folder / "mine.json") << R"({"extends": "base"})";
   std::ofstream(folder / "tiny.json") << R"({"extends": "base"})";
-  const std::string configs = isobar_command("train --list-configs", "ISOBAR_CONFIG_PATH=" + folder / "").out;
+  const std::string configs = in_shell("train --list-configs", "ISOBAR_CONFIG_PATH=" + folder / "").out;
   CHECK_THAT(configs, ContainsSubstring(folder / "mine.json") && ContainsSubstring("bs16_opt ") &&
                           ContainsSubstring(folder / "tiny.json"));
   CHECK_THAT(configs, !ContainsSubstring("configs/tiny.json"));  // hidden by the one found first
-  CHECK_THAT(isobar_command("train --list-keys").out,
-             ContainsSubstring("- `num_iters`: `30000` (an integer; at least 1): "));
+  CHECK_THAT(in_shell("train --list-keys").out, ContainsSubstring("- `num_iters`: `30000` (an integer; at least 1): "));
 }
 
 TEST_CASE("processes that cannot be ranks are refused, once") {
@@ -341,18 +336,18 @@ TEST_CASE("processes that cannot be ranks are refused, once") {
       {"WORLD_SIZE=2", "WORLD_SIZE is 2, but RANK says no rank"},
       {"SLURM_STEP_NUM_TASKS=8 SLURM_PROCID=0 SLURM_STEP_ID=0 ISOBAR_MPI_PLUGIN=/nowhere.so", "/nowhere.so"},
   }));
-  check_error(isobar_command("train --config tiny --data /nowhere", environment), sentence);
+  check_error(in_shell("train --config tiny --data /nowhere", environment), sentence);
 }
 
 TEST_CASE("of processes that cannot be ranks the others wait to be ended by the first, and are silent") {
-  const Outcome other = isobar_command("train --config tiny --data /nowhere", "WORLD_SIZE=2 RANK=1");
+  const Outcome other = in_shell("train --config tiny --data /nowhere", "WORLD_SIZE=2 RANK=1");
   CHECK(other.status == 1);
   CHECK(other.err == "");
 }
 
 TEST_CASE("ranks are threads or processes, and the backend is one that fits") {
   const auto refused = [](const std::string& flags, const std::string& environment = "") {
-    return isobar_command("train --config tiny --data /nowhere " + flags, environment);
+    return in_shell("train --config tiny --data /nowhere " + flags, environment);
   };
   const std::string mpirun = "OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0";
   check_error(refused("--ranks 2", mpirun),
@@ -369,29 +364,28 @@ TEST_CASE("one task, and the shell of a batch script with several to come, may t
                "SLURM_NTASKS=4 SLURM_PROCID=0", "SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_STEP_ID=4294967291",
                "SLURM_NTASKS=4 SLURM_PROCID=0 SLURM_STEP_ID=4294967280", "SLURM_NTASKS=4 SLURM_STEP_ID=0",
                "WORLD_SIZE=many", "WORLD_SIZE=2x", "SLURM_STEP_NUM_TASKS=8 SLURM_PROCID=0 SLURM_STEP_ID=4294967291");
-  check_error(isobar_command("train --config tiny --data /nowhere", environment), "/nowhere");
+  check_error(in_shell("train --config tiny --data /nowhere", environment), "/nowhere");
 }
 
 TEST_CASE("info tells version, build and devices") {
-  const json info = json::parse(isobar_command("info --json").out);
+  const json info = json::parse(in_shell("info --json").out);
   CHECK(info.at("version").is_string());
   CHECK(info.at("build").at("cuda").is_boolean());
   CHECK(info.at("devices").at(0).at("kind") == "cpu");
   CHECK(info.at("devices").at(0).at("instruction_set") == isobar::cpu::name_of(isobar::cpu::best_isa()));
   CHECK(info.at("devices").at(0).at("bf16_products") == isobar::cpu::name_of(isobar::cpu::bf16_products()));
-  CHECK(nlohmann::ordered_json::parse(isobar_command("info --json").out).dump(2) + "\n" ==
-        isobar_command("info --json").out);
-  CHECK_THAT(isobar_command("info").out, ContainsSubstring("isobar ") && ContainsSubstring("threads"));
+  CHECK(nlohmann::ordered_json::parse(in_shell("info --json").out).dump(2) + "\n" == in_shell("info --json").out);
+  CHECK_THAT(in_shell("info").out, ContainsSubstring("isobar ") && ContainsSubstring("threads"));
 }
 
 TEST_CASE("mesh prints ranks and groups") {
-  const Outcome mesh = isobar_command("mesh --dp 2 --tp 2 --order tp-dp");
+  const Outcome mesh = in_shell("mesh --dp 2 --tp 2 --order tp-dp");
   CHECK(mesh.status == 0);
   CHECK_THAT(mesh.out, ContainsSubstring("tp groups: {0,1} {2,3}") && ContainsSubstring("dp groups: {0,2} {1,3}"));
 }
 
 TEST_CASE("mesh --config tells what each rank holds") {
-  const Outcome mesh = isobar_command("mesh --tp 3 --cp 4 --config mp");
+  const Outcome mesh = in_shell("mesh --tp 3 --cp 4 --config mp");
   CHECK(mesh.status == 0);
   const auto line = [&](int rank) {
     const std::string start = "\nrank " + std::to_string(rank) + ": ";
@@ -404,31 +398,31 @@ TEST_CASE("mesh --config tells what each rank holds") {
   CHECK_THAT(line(2), ContainsSubstring("heads 6-7 of 8, hidden units 2736-4095 of 4096, rows of patches 0-11 of 45"));
   CHECK_THAT(line(11),
              ContainsSubstring("heads 6-7 of 8, hidden units 2736-4095 of 4096, rows of patches 34-44 of 45"));
-  CHECK_THAT(isobar_command("mesh --tp 8 --config mp").out, ContainsSubstring("rank 3: heads 3 of 8, "));
+  CHECK_THAT(in_shell("mesh --tp 8 --config mp").out, ContainsSubstring("rank 3: heads 3 of 8, "));
   CHECK_THAT(line(0), ContainsSubstring("rounded"));  // mp trains in fp16
-  CHECK(isobar_command("mesh --tp 3 --config mp --set amp_mode=none").out.find("rounded") == std::string::npos);
-  check_error(isobar_command("mesh --config tiny"), "is null where no data can fill it");
-  check_error(isobar_command("mesh --set depth=3"), "--set: goes with --config");
-  CHECK(isobar_command("mesh --dp 2 --cp 2 --shard-optimizer 4").status == 0);  // both share the optimizer
-  check_error(isobar_command("mesh --dp 2 --tp 2 --shard-optimizer 4"), "the 2 ranks that share the optimizer");
+  CHECK(in_shell("mesh --tp 3 --config mp --set amp_mode=none").out.find("rounded") == std::string::npos);
+  check_error(in_shell("mesh --config tiny"), "is null where no data can fill it");
+  check_error(in_shell("mesh --set depth=3"), "--set: goes with --config");
+  CHECK(in_shell("mesh --dp 2 --cp 2 --shard-optimizer 4").status == 0);  // both share the optimizer
+  check_error(in_shell("mesh --dp 2 --tp 2 --shard-optimizer 4"), "the 2 ranks that share the optimizer");
 }
 
 TEST_CASE("mesh --config tells what a step needs") {
-  const std::string step = isobar_command("mesh --dp 2 --tp 2 --config mp").out;
+  const std::string step = in_shell("mesh --dp 2 --tp 2 --config mp").out;
   CHECK_THAT(step, ContainsSubstring("A step of rank 0 on cuda, predicted:\n") && ContainsSubstring(" at the peak") &&
                        ContainsSubstring("  stages 2-12: ") && ContainsSubstring(" Tflop, ") &&
                        ContainsSubstring("\ntp        all_reduce "));
-  const std::string alone = isobar_command("mesh --config mp --device cpu").out;
+  const std::string alone = in_shell("mesh --config mp --device cpu").out;
   CHECK_THAT(alone, ContainsSubstring("on cpu, predicted:") && ContainsSubstring("nothing is exchanged\n"));
-  CHECK_THAT(isobar_command("mesh --dp 128 --config mp").out,
+  CHECK_THAT(in_shell("mesh --dp 128 --config mp").out,
              ContainsSubstring("No step on cuda: global_batch_size (64) must be at least"));
-  const std::string rows = isobar_command("mesh --tp 2 --config mp --sequence-parallel").out;
+  const std::string rows = in_shell("mesh --tp 2 --config mp --sequence-parallel").out;
   CHECK_THAT(rows, ContainsSubstring("\ntp        reduce_scatter "));
 }
 
 TEST_CASE("mesh --fit lists the layouts that fit, by what they exchange") {
   const auto start = std::chrono::steady_clock::now();
-  const Outcome fit = isobar_command("mesh --config mp --fit 40GiB --ranks 8");
+  const Outcome fit = in_shell("mesh --config mp --fit 40GiB --ranks 8");
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   CHECK(fit.status == 0);
   std::printf("mesh --config mp --fit 40GiB --ranks 8: %.2f s\n", seconds.count());
@@ -438,11 +432,11 @@ TEST_CASE("mesh --fit lists the layouts that fit, by what they exchange") {
   CHECK_THAT(fit.out, ContainsSubstring("Layouts of 8 ranks that fit 40.0 GiB on cuda, by the bytes") &&
                           ContainsSubstring("dp 2    tp 2    cp 2 "));
   CHECK_THAT(fit.out, ContainsSubstring("--tensor-parallel 4") && ContainsSubstring("--shard-optimizer"));
-  check_error(isobar_command("mesh --config mp --fit 1MiB --ranks 8"), "no layout of 8 ranks fits 1.0 MiB on cuda");
-  check_error(isobar_command("mesh --fit 1MiB --ranks 8"), "--fit: goes with --config");
-  check_error(isobar_command("mesh --config mp --fit 1MiB"), "--fit: goes with --ranks");
-  check_error(isobar_command("mesh --config mp --ranks 8"), "--ranks: goes with --fit");
-  check_error(isobar_command("mesh --config mp --fit much --ranks 8"), "--fit");
+  check_error(in_shell("mesh --config mp --fit 1MiB --ranks 8"), "no layout of 8 ranks fits 1.0 MiB on cuda");
+  check_error(in_shell("mesh --fit 1MiB --ranks 8"), "--fit: goes with --config");
+  check_error(in_shell("mesh --config mp --fit 1MiB"), "--fit: goes with --ranks");
+  check_error(in_shell("mesh --config mp --ranks 8"), "--ranks: goes with --fit");
+  check_error(in_shell("mesh --config mp --fit much --ranks 8"), "--fit");
 }
 
 #ifndef ISOBAR_SANITIZED
@@ -456,12 +450,12 @@ TEST_CASE("a run that cannot fit is refused before its first step, with the larg
     isobar::testing::write_images(scratch / "data", prefix, set);
   }
   const auto train = [&](std::int64_t batch, const std::string& more = "") {
-    return isobar_command("train --device cpu --threads 1 --config mnist --data " + scratch / "data" + " --run-dir " +
-                              scratch / "run" +
-                              " --set embed_dim=768 --set depth=12 --set patch_size=1 --set num_heads=8 --set "
-                              "num_iters=1 --set global_batch_size=" +
-                              std::to_string(batch) + " " + more,
-                          "ulimit -v 3000000;");
+    return in_shell("train --device cpu --threads 1 --config mnist --data " + scratch / "data" + " --run-dir " +
+                        scratch / "run" +
+                        " --set embed_dim=768 --set depth=12 --set patch_size=1 --set num_heads=8 --set "
+                        "num_iters=1 --set global_batch_size=" +
+                        std::to_string(batch) + " " + more,
+                    "ulimit -v 3000000;");
   };
   const Outcome refused = train(64);
   check_error(refused, "global_batch_size 64: a step needs ");
@@ -482,14 +476,14 @@ TEST_CASE("one rank holds the whole model") {
   // 12·384² weights and 13·384 biases and norms; the last norm; the head.
   const std::int64_t c = 384, in = 20 * 64;
   const std::int64_t count = in * c + c + 45 * 90 * c + 12 * (12 * c * c + 13 * c) + 2 * c + in * c;
-  CHECK_THAT(isobar_command("mesh --config base").out, ContainsSubstring(" " + std::to_string(count) + " parameters"));
+  CHECK_THAT(in_shell("mesh --config base").out, ContainsSubstring(" " + std::to_string(count) + " parameters"));
 }
 
 TEST_CASE("configs are found through ISOBAR_CONFIG_PATH") {
   const Scratch folder;
   std::ofstream(folder / "mine.json") << R"({"extends": "base", "embed_dim": 7})";
-  check_error(isobar_command("train --config mine", "ISOBAR_CONFIG_PATH=" + folder / ""),
+  check_error(in_shell("train --config mine", "ISOBAR_CONFIG_PATH=" + folder / ""),
               "config key embed_dim in " + folder / "mine.json");
-  check_error(isobar_command("train --config mine"), "no config 'mine'");
-  check_error(isobar_command("train", "ISOBAR_CONFIG_PATH=/nowhere"), "ISOBAR_CONFIG_PATH names /nowhere");
+  check_error(in_shell("train --config mine"), "no config 'mine'");
+  check_error(in_shell("train", "ISOBAR_CONFIG_PATH=/nowhere"), "ISOBAR_CONFIG_PATH names /nowhere");
 }

@@ -23,7 +23,7 @@ using testing::SmallRuns;
 namespace fs = std::filesystem;
 
 // The course's config on small images: 2 updates an epoch.
-constexpr const char* kSmall =
+constexpr const char* kSmallCnn =
     " --config cnn --set width=6 --set depth=3 --set img_size=[8,9] --set nsamples=24 --set nsamples_val=13"
     " --set global_batch_size=12 --set log_every=1 --threads 1 --device cpu ";
 
@@ -36,7 +36,7 @@ constexpr const char* kNumber = "[0-9.e+-]+";
 }  // namespace
 
 TEST_CASE("image regression: the course's command line and YAML as they are, its lines, and a best model") {
-  const SmallRuns here(kSmall);
+  const SmallRuns here(kSmallCnn);
   std::ofstream(here.path("course.yaml")) << R"(
 default: &default
   num_data_workers: 1
@@ -95,7 +95,7 @@ test:
 }
 
 TEST_CASE("image regression: a run goes on by itself, with the same bits as one that was not stopped") {
-  const SmallRuns here(kSmall);
+  const SmallRuns here(kSmallCnn);
   here.done(here.train("whole", "--set num_epochs=4"));
   here.done(here.train("broken", "--set num_epochs=2"));
   const Outcome again = here.train("broken", "--set num_epochs=4");
@@ -114,7 +114,7 @@ TEST_CASE("image regression: a run goes on by itself, with the same bits as one 
 }
 
 TEST_CASE("image regression: ranks make the run of one, with and without a sharded optimizer") {
-  const SmallRuns here(kSmall);
+  const SmallRuns here(kSmallCnn);
   const std::string fp64 = "--set dtype=fp64 --set num_epochs=3 ";
   here.done(here.train("serial", fp64));
   const std::vector<json> serial = testing::metrics_of(here.path("serial"));
@@ -129,7 +129,8 @@ TEST_CASE("image regression: ranks make the run of one, with and without a shard
   here.done(here.train("parts", fp64 + "--ranks 2"));
   CHECK(testing::difference(serial, testing::metrics_of(here.path("parts"))) < 1e-12);
 
-  const Outcome checked = here.command("check" + std::string(kSmall) + "--ranks 4 --shard-optimizer --set dtype=fp64");
+  const Outcome checked =
+      here.command("check" + std::string(kSmallCnn) + "--ranks 4 --shard-optimizer --set dtype=fp64");
   here.done(checked);
   CHECK_THAT(checked.out, ContainsSubstring("\npassed\n"));
   for (const char* shared : {"--tensor-parallel 2", "--context-parallel 2"}) {
@@ -141,7 +142,7 @@ TEST_CASE("image regression: ranks make the run of one, with and without a shard
 }
 
 TEST_CASE("image regression: noise is learnt away, and the weights are judged by evaluate") {
-  const SmallRuns here(kSmall);
+  const SmallRuns here(kSmallCnn);
   // Bright and dark rows, in one of two phases.
   for (const auto& [prefix, count] : {std::pair("train", 48), std::pair("t10k", 13)}) {
     testing::ImageSet set{8, 8, "", std::string(static_cast<std::size_t>(count), '\0')};
@@ -170,7 +171,7 @@ TEST_CASE("image regression: noise is learnt away, and the weights are judged by
 }
 
 TEST_CASE("image regression: a vision transformer takes the images, and the CNN forecasts fields") {
-  const SmallRuns here(kSmall);
+  const SmallRuns here(kSmallCnn);
   here.done(
       here.command("train --config cnn --set model=vit --set embed_dim=16 --set num_heads=2 --set depth=1"
                    " --set patch_size=4 --set img_size=[8,12] --set nsamples=24 --set nsamples_val=5"

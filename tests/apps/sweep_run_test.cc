@@ -26,7 +26,8 @@ using testing::Outcome;
 namespace fs = std::filesystem;
 
 // Random images, 2 updates an epoch, a checkpoint after each; 2 runs.
-constexpr const char* kSmall = R"("config": "cnn", "set": {"width": 6, "depth": 3, "img_size": [8, 9], "nsamples": 24,
+constexpr const char* kSmallSweep =
+    R"("config": "cnn", "set": {"width": 6, "depth": 3, "img_size": [8, 9], "nsamples": 24,
     "nsamples_val": 13, "global_batch_size": 12, "log_every": 1, "num_data_workers": 0, "num_epochs": EPOCHS})";
 
 class Sweeps : public testing::SmallRuns {
@@ -34,7 +35,7 @@ class Sweeps : public testing::SmallRuns {
   Sweeps() : SmallRuns("") {}
 
   std::string file(const std::string& parameters, const std::string& epochs = "2", const std::string& more = "") const {
-    std::string head = kSmall;
+    std::string head = kSmallSweep;
     head.replace(head.find("EPOCHS"), 6, epochs);
     std::ofstream(path("rates.json")) << "{" << head << R"(, "parameters": {)" << parameters << "}" << more << "}";
     return path("rates.json").string();

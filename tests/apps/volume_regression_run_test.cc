@@ -22,7 +22,7 @@ using testing::SmallRuns;
 namespace fs = std::filesystem;
 
 // 2 updates an epoch.
-constexpr const char* kSmall =
+constexpr const char* kSmallUnet =
     " --config unet_cpu --set volumes=synthetic --set width=2 --set levels=2 --set data_size=4 --set nsamples=16"
     " --set nsamples_val=5 --set global_batch_size=8 --set log_every=1 --threads 1 --device cpu ";
 
@@ -47,7 +47,7 @@ void write_volumes(const fs::path& folder, float phase) {
 }  // namespace
 
 TEST_CASE("volume regression: a run has the tutorial's lines, falls below the input's error, and is judged again") {
-  const SmallRuns here(kSmall);
+  const SmallRuns here(kSmallUnet);
   here.done(here.train("run", "--set num_epochs=30 --set lr=2e-2 --set augment=none"));
   const std::string log = here.file("run/out.log");
   for (const char* line : {"Starting Training Loop...", "Time taken for epoch 30 is ",
@@ -71,7 +71,7 @@ TEST_CASE("volume regression: a run that was stopped and resumed has the bits of
   for (const std::string kind : {"", "--set crops=tutorial --set augment=tutorial --set shuffle=false",
                                  "--set data_size=[4,8,8] --set wrap=true"}) {
     INFO(kind);
-    const SmallRuns here(kSmall);
+    const SmallRuns here(kSmallUnet);
     const std::string settings = "--set lr_schedule=constant " + kind;
     here.done(here.train("whole", settings + " --num_iters 8"));
     here.done(here.train("broken", settings + " --num_iters 5"));
@@ -83,7 +83,7 @@ TEST_CASE("volume regression: a run that was stopped and resumed has the bits of
 }
 
 TEST_CASE("volume regression: every validation has the same samples, which are of the run's seed") {
-  const SmallRuns here(kSmall);
+  const SmallRuns here(kSmallUnet);
   const auto losses = [&](const std::string& run, const std::string& more) {
     here.done(here.train(run, "--set num_epochs=3 --set lr=0 " + more));
     std::vector<double> found;
@@ -101,7 +101,7 @@ TEST_CASE("volume regression: every validation has the same samples, which are o
 // With periodic volumes every crop of a run is one that wraps in some way, unless it begins at a place that others have
 // too: the losses differ.
 TEST_CASE("volume regression: a run on periodic volumes is another one, and is not resumed without wrap") {
-  const SmallRuns here(kSmall);
+  const SmallRuns here(kSmallUnet);
   const std::string short_run = " --set data_size=[4,8,4] --num_iters 2";
   here.done(here.train("within", short_run));
   here.done(here.train("around", "--set wrap=true" + short_run));
@@ -115,7 +115,7 @@ TEST_CASE("volume regression: a run on periodic volumes is another one, and is n
 }
 
 TEST_CASE("volume regression: ranks make the run of one, with and without a sharded optimizer") {
-  const SmallRuns here(kSmall);
+  const SmallRuns here(kSmallUnet);
   const std::string fp64 = "--set dtype=fp64 --set num_epochs=3 --set lambda_rho=1e-3 ";
   here.done(here.train("serial", fp64));
   const std::vector<json> serial = testing::metrics_of(here.path("serial"));
@@ -126,7 +126,8 @@ TEST_CASE("volume regression: ranks make the run of one, with and without a shar
     CHECK_THAT(run.out, ContainsSubstring("on every rank the prediction is what was counted"));
     CHECK(testing::difference(serial, testing::metrics_of(here.path("ranks"))) < 1e-12);
   }
-  const Outcome checked = here.command("check" + std::string(kSmall) + "--ranks 4 --shard-optimizer --set dtype=fp64");
+  const Outcome checked =
+      here.command("check" + std::string(kSmallUnet) + "--ranks 4 --shard-optimizer --set dtype=fp64");
   here.done(checked);
   CHECK_THAT(checked.out, ContainsSubstring("\npassed\n"));
   for (const char* shared : {"--tensor-parallel 2", "--context-parallel 2"}) {
@@ -139,7 +140,7 @@ TEST_CASE("volume regression: ranks make the run of one, with and without a shar
 
 TEST_CASE(
     "volume regression: the tutorial's YAML and flags as they are, on files read and in memory with the same bits") {
-  const SmallRuns here(kSmall);
+  const SmallRuns here(kSmallUnet);
   write_volumes(here.path("data/train"), 0);
   write_volumes(here.path("data/valid"), 1);
   std::ofstream(here.path("UNet.yaml")) << R"(
@@ -191,7 +192,7 @@ short: &short
 }
 
 TEST_CASE("volume regression: the U-Net takes images and forecasts fields, the CNN takes volumes") {
-  const SmallRuns here(kSmall);
+  const SmallRuns here(kSmallUnet);
   here.done(
       here.command("train --config unet_cpu --set model=cnn --set depth=2 --set width=2 --set volumes=synthetic"
                    " --set data_size=4 --set nsamples=16 --set nsamples_val=5 --set global_batch_size=8"

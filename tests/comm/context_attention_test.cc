@@ -68,12 +68,12 @@ Tensor on_device(const Values& values, Shape shape, const Problem& problem) {
   return x;
 }
 
-struct Pass {
+struct AttentionPass {
   Values o, dqkv;
 };
 
 // Forward and backward over this rank's tokens, from the whole's values.
-Pass run(const Problem& problem, ContextForm form, const Communicator& ranks, bool again = false) {
+AttentionPass run(const Problem& problem, ContextForm form, const Communicator& ranks, bool again = false) {
   const ShardedAxis axis = problem.axis(ranks.size());
   const std::int64_t e = problem.embed(), rows = problem.batch * axis.count(ranks.rank());
   const std::int64_t all = problem.batch * problem.tokens();
@@ -91,7 +91,7 @@ Pass run(const Problem& problem, ContextForm form, const Communicator& ranks, bo
     const TapeScope recording(tape);
     o = again ? recompute(body, {leaf})[0] : body({leaf})[0];
   }
-  Pass pass{.o = o.to_vector(), .dqkv = {}};
+  AttentionPass pass{.o = o.to_vector(), .dqkv = {}};
   tape.backward(o, own(e, 1.3));
   pass.dqkv = gradient.to_vector();
   return pass;
@@ -112,8 +112,8 @@ double distance(const Values& a, const Values& b) {
 }
 
 // Whether a rank's part of the pass is the serial pass's, to `tolerance` of its largest element.
-void compare(const Problem& problem, const Pass& serial, const Pass& pass, const Communicator& ranks, double tolerance,
-             const std::string& what, Findings& findings) {
+void compare(const Problem& problem, const AttentionPass& serial, const AttentionPass& pass, const Communicator& ranks,
+             double tolerance, const std::string& what, Findings& findings) {
   const ShardedAxis axis = problem.axis(ranks.size());
   for (const auto& [name, whole, mine] :
        {std::tuple("o", &serial.o, &pass.o), std::tuple("dqkv", &serial.dqkv, &pass.dqkv)}) {
@@ -129,15 +129,15 @@ TEST_CASE("context attention: every form gives the serial op's outputs and gradi
   for (const float dropout : {0.0f, 0.25f})
     for (const std::int64_t batch : {1, 2}) {
       const Problem problem{.batch = batch, .dropout = dropout};
-      const Pass serial = run(problem, ContextForm::automatic, {});
+      const AttentionPass serial = run(problem, ContextForm::automatic, {});
       REQUIRE(std::isfinite(largest(serial.dqkv)));
       for (int ranks = 1; ranks <= 8; ++ranks) {
         Findings findings;
         run_ranks({.ranks = ranks}, [&](const Communicator& world) {
           for (const ContextForm form : kForms) {
-            const Pass pass = run(problem, form, world);
+            const AttentionPass pass = run(problem, form, world);
             compare(problem, serial, pass, world, ranks == 1 ? 0 : 1e-14, name_of_enum(form), findings);
-            const Pass repeated = run(problem, form, world, /*again=*/true);
+            const AttentionPass repeated = run(problem, form, world, /*again=*/true);
             findings.expect(repeated.o == pass.o && repeated.dqkv == pass.dqkv, "recomputed: other bits");
           }
         });
@@ -150,7 +150,7 @@ TEST_CASE("context attention: heads that the ranks do not divide, more ranks tha
           "[context]") {
   for (const Problem& problem : {Problem{.heads = 5, .head_size = 16, .rows = 7, .row = 3, .dropout = 0.25},
                                  Problem{.batch = 3, .heads = 2, .rows = 40, .row = 1, .dropout = 0.25}}) {
-    const Pass serial = run(problem, ContextForm::automatic, {});
+    const AttentionPass serial = run(problem, ContextForm::automatic, {});
     for (const int ranks : {2, 3, 5, 7}) {
       Findings findings;
       run_ranks({.ranks = ranks}, [&](const Communicator& world) {
@@ -165,7 +165,7 @@ TEST_CASE("context attention: heads that the ranks do not divide, more ranks tha
 
 TEST_CASE("context attention: causal, with parts of the keys that lie behind all queries of a rank", "[context]") {
   for (const Problem& problem : {Problem{.causal = true}, Problem{.batch = 1, .dropout = 0.25, .causal = true}}) {
-    const Pass serial = run(problem, ContextForm::automatic, {});
+    const AttentionPass serial = run(problem, ContextForm::automatic, {});
     Problem full = problem;
     full.causal = false;
     CHECK(distance(run(full, ContextForm::automatic, {}).o, serial.o) > 0.1 * largest(serial.o));
@@ -213,9 +213,9 @@ TEST_CASE("context attention: in 16 bits no form errs more than twice as much as
   for (const DType dtype : {DType::bf16, DType::fp16}) {
     const double rounding = dtype == DType::bf16 ? 0x1p-9 : 0x1p-12;
     Problem problem{.dropout = 0.25, .dtype = dtype};
-    const Pass serial = run(problem, ContextForm::automatic, {});
+    const AttentionPass serial = run(problem, ContextForm::automatic, {});
     // The same operands in fp64: rounded as the 16-bit ones are.
-    const Pass exact = [&] {
+    const AttentionPass exact = [&] {
       const auto rounded = [&](std::int64_t width, double frequency) {
         return on_device(waves(problem.batch * problem.tokens() * width, frequency),
                          {problem.batch * problem.tokens(), width}, problem)
@@ -228,7 +228,7 @@ TEST_CASE("context attention: in 16 bits no form errs more than twice as much as
         const TapeScope recording(tape);
         o = attention(make_leaf(qkv, gradient), problem.options());
       }
-      Pass pass{.o = o.to_vector(), .dqkv = {}};
+      AttentionPass pass{.o = o.to_vector(), .dqkv = {}};
       tape.backward(o, rounded(problem.embed(), 1.3));
       pass.dqkv = gradient.to_vector();
       return pass;
@@ -238,7 +238,7 @@ TEST_CASE("context attention: in 16 bits no form errs more than twice as much as
       run_ranks({.ranks = ranks}, [&](const Communicator& world) {
         const ShardedAxis axis = problem.axis(ranks);
         for (const ContextForm form : kForms) {
-          const Pass pass = run(problem, form, world);
+          const AttentionPass pass = run(problem, form, world);
           const auto check = [&](const char* name, const Values& mine, const Values& one, const Values& right) {
             const auto own = [&](const Values& whole) { return band_of(whole, problem.batch, axis, world.rank()); };
             const auto [rms, most] = errors_of(mine, own(right));
@@ -294,7 +294,7 @@ TEST_CASE("context attention: on streams, where what is forgotten runs too late"
   const gpu::OwnedStream first({DeviceKind::emulator});
   for (const DType dtype : {DType::fp32, DType::bf16}) {
     Problem problem{.heads = 2, .rows = 5, .row = 3, .dropout = 0.25, .dtype = dtype};
-    const Pass serial = run(problem, ContextForm::automatic, {});
+    const AttentionPass serial = run(problem, ContextForm::automatic, {});
     problem.device = {DeviceKind::emulator};
     for (const int ranks : {2, 3}) {
       Findings findings;

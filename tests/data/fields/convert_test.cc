@@ -67,7 +67,7 @@ std::vector<std::string> convert(const ConvertOptions& options) {
   return told;
 }
 
-std::string refusal(const ConvertOptions& options) {
+std::string convert_refusal(const ConvertOptions& options) {
   try {
     convert(options);
   } catch (const Error& error) {
@@ -168,13 +168,13 @@ TEST_CASE("convert: dates split a year between two folders") {
   CHECK(FieldSeries({.paths = {out + "/test"}}).time_of(0).iso() == "2001-01-03T06:00");
 
   options.split = {"2001-01-04"};
-  CHECK_THAT(refusal(options), ContainsSubstring("--split leaves no step for " + out +
-                                                 "/valid: the sources are from "
-                                                 "2001-01-01T00:00 to 2001-01-03T18:00"));
+  CHECK_THAT(convert_refusal(options), ContainsSubstring("--split leaves no step for " + out +
+                                                         "/valid: the sources are from "
+                                                         "2001-01-01T00:00 to 2001-01-03T18:00"));
   options.split = {"2001-01-03", "2001-01-02"};
-  CHECK(refusal(options) == "--split 2001-01-03 2001-01-02: the dates do not ascend");
+  CHECK(convert_refusal(options) == "--split 2001-01-03 2001-01-02: the dates do not ascend");
   options.split = {"2001-01-01T06", "2001-01-02", "2001-01-03"};
-  CHECK(refusal(options) == "--split has 3 dates; two are the most");
+  CHECK(convert_refusal(options) == "--split has 3 dates; two are the most");
 }
 
 TEST_CASE("convert: times that are no whole hours are kept") {
@@ -224,7 +224,7 @@ TEST_CASE("convert: holes are refused by file, step and channel, or written as N
   // Step 1, t2m and sp.
   write_source(source, {.hours = hours_from(0, 3), .holes = {{36 + 12 + 5, kNaN}, {36 + 24, 1e20F}}});
   ConvertOptions options{.sources = {source}, .out = folder / "out", .channels = {"t2m", "sp"}, .threads = 1};
-  CHECK(refusal(options) == source + ": step 1, channel t2m holds NaN");
+  CHECK(convert_refusal(options) == source + ": step 1, channel t2m holds NaN");
   CHECK(files_in(folder / "out") == std::vector<std::string>{".2001.h5.done", ".2001.h5.partial"});
   options.allow_missing = true;
   CHECK(convert(options).size() == 2);
@@ -238,7 +238,7 @@ TEST_CASE("convert: holes are refused by file, step and channel, or written as N
   write_source(source, {.hours = hours_from(0, 3), .holes = {{36 + 5, std::numeric_limits<float>::infinity()}}});
   options.out = folder / "other";
   options.channels = {"u10"};
-  CHECK(refusal(options) == source + ": step 1, channel u10 holds an infinity");
+  CHECK(convert_refusal(options) == source + ": step 1, channel u10 holds an infinity");
 }
 
 TEST_CASE("convert: a file that is there is kept only if it is the same") {
@@ -248,8 +248,8 @@ TEST_CASE("convert: a file that is there is kept only if it is the same") {
   convert(options);
   const std::string path = folder / "out/2001.h5", before = read_file(path);
   const auto other = [&](const char* what) {
-    CHECK(refusal(options) == path + " is there already, and " + what +
-                                  " are not those that would be written; choose another --out, or remove it");
+    CHECK(convert_refusal(options) == path + " is there already, and " + what +
+                                          " are not those that would be written; choose another --out, or remove it");
     CHECK((read_file(path) == before));
   };
   SECTION("what is left of the work is removed") {
@@ -271,7 +271,7 @@ TEST_CASE("convert: a file that is there is kept only if it is the same") {
     other("its channels or units");
   }
   SECTION("channels") {
-    CHECK_THAT(refusal({.sources = options.sources, .out = options.out, .channels = {"sp", "t2m"}}),
+    CHECK_THAT(convert_refusal({.sources = options.sources, .out = options.out, .channels = {"sp", "t2m"}}),
                ContainsSubstring("is there already, and its channels or units are not"));
   }
 }
@@ -285,16 +285,16 @@ TEST_CASE("convert: unfinished work is gone on with by the same arguments and so
   // A NaN stops the work at step 30.
   write_source(source, {.hours = hours_from(0, 40), .holes = {{36 * 30 + 13, kNaN}}});
   options.out = folder / "out";
-  CHECK_THAT(refusal(options), ContainsSubstring("step 30, channel t2m holds NaN"));
+  CHECK_THAT(convert_refusal(options), ContainsSubstring("step 30, channel t2m holds NaN"));
   const std::string journal = folder / "out/.2001.h5.done";
   SECTION("other channels") {
     options.channels = {"sp", "t2m"};
-    CHECK(refusal(options) ==
+    CHECK(convert_refusal(options) ==
           journal + ": its file was begun with other channels; go on with the same ones, or remove it to begin anew");
   }
   SECTION("a source that has changed") {
     write_source(source, {.hours = hours_from(0, 40)});
-    CHECK_THAT(refusal(options), ContainsSubstring(journal + ": its file was begun with other sources; "));
+    CHECK_THAT(convert_refusal(options), ContainsSubstring(journal + ": its file was begun with other sources; "));
     fs::remove(journal);
     convert(options);
     CHECK((read_file(folder / "out/2001.h5") == read_file(folder / "whole/2001.h5")));
@@ -318,7 +318,7 @@ TEST_CASE("convert: a full disk is an error, and the work goes on afterwards") {
   options.out = folder / "out";
   {
     const testing::FileSizeLimit limit(3000);
-    CHECK_THAT(refusal(options), ContainsSubstring("2001.h5"));
+    CHECK_THAT(convert_refusal(options), ContainsSubstring("2001.h5"));
   }
   convert(options);
   CHECK(files_in(folder / "out") == std::vector<std::string>{"2001.h5"});
@@ -333,21 +333,22 @@ TEST_CASE("convert: what does not fit is refused") {
   const auto with = [&](const std::vector<std::string>& channels, const std::string& out = "out") {
     return ConvertOptions{.sources = {folder / "data"}, .out = folder / out, .channels = channels};
   };
-  CHECK(refusal(with({"t2m", "t2m"})) == "the channel t2m is named twice");
-  CHECK(refusal(with({"z="})) == "the channel 'z=' is no name, and no constant, NAME=FILE:VARIABLE");
-  CHECK_THAT(refusal(with({"cos_zenith"})), ContainsSubstring("no channel is one of the files"));
-  CHECK_THAT(refusal(with({"t2n"})), ContainsSubstring(" has no channel t2n; did you mean t2m?"));
-  CHECK(refusal(with({"t2m"}, "data")) == source + " is a source, and would be written; choose another --out");
+  CHECK(convert_refusal(with({"t2m", "t2m"})) == "the channel t2m is named twice");
+  CHECK(convert_refusal(with({"z="})) == "the channel 'z=' is no name, and no constant, NAME=FILE:VARIABLE");
+  CHECK_THAT(convert_refusal(with({"cos_zenith"})), ContainsSubstring("no channel is one of the files"));
+  CHECK_THAT(convert_refusal(with({"t2n"})), ContainsSubstring(" has no channel t2n; did you mean t2m?"));
+  CHECK(convert_refusal(with({"t2m"}, "data")) == source + " is a source, and would be written; choose another --out");
   CHECK_FALSE(fs::exists(folder / "out"));
   fs::rename(source, folder / "data/a.h5");
-  CHECK_THAT(refusal(with({"t2m"}, "data")), ContainsSubstring("/data is a folder of sources"));
+  CHECK_THAT(convert_refusal(with({"t2m"}, "data")), ContainsSubstring("/data is a folder of sources"));
   fs::create_directories(folder / "out");
   {
     const FileLock lock = FileLock::of_folder(folder / "out");
-    CHECK_THAT(refusal(with({"t2m"})), ContainsSubstring("/out: another process writes to this folder"));
+    CHECK_THAT(convert_refusal(with({"t2m"})), ContainsSubstring("/out: another process writes to this folder"));
   }
   testing::write_labelled_fields(folder / "data/a.h5", {5, 1, 3, 4}, {.names = {"t2m"}});
-  CHECK(refusal(with({"t2m"})) == (folder / "data/a.h5").string() +
-                                      " has no 'time', so that its steps belong to no year: data convert needs times");
+  CHECK(convert_refusal(with({"t2m"})) ==
+        (folder / "data/a.h5").string() +
+            " has no 'time', so that its steps belong to no year: data convert needs times");
   CHECK(files_in(folder / "out").empty());
 }

@@ -46,7 +46,7 @@ std::vector<std::string> units_of(const std::string& path) {
   return FieldSeries({.paths = {path}}).labels().units;
 }
 
-std::string refusal(const std::vector<std::string>& paths) {
+std::string labels_refusal(const std::vector<std::string>& paths) {
   try {
     const FieldSeries dataset({.paths = paths});
   } catch (const Error& error) {
@@ -82,7 +82,7 @@ TEST_CASE("labels: units are read wherever a file has them") {
   }))));
 
   const std::string path = file_with(folder, [&](hdf5::File& f) { f.write("units", Units{"K", "K", "K"}); });
-  CHECK(refusal({path}) == path + ": 'units' has 3 entries, 'fields' has shape (4, 2, 2, 2)");
+  CHECK(labels_refusal({path}) == path + ": 'units' has 3 entries, 'fields' has shape (4, 2, 2, 2)");
 }
 
 TEST_CASE("labels: files of one data set must agree in units and time step") {
@@ -90,13 +90,13 @@ TEST_CASE("labels: files of one data set must agree in units and time step") {
   const std::string first = folder / "2001.h5", second = folder / "2002.h5";
   write_labelled_fields(first, kShape, {.names = kNames, .units = {"K", "m/s"}, .hours = {0, 6, 12, 18}});
   write_labelled_fields(second, kShape, {.units = {"degC", "m s-1"}});
-  CHECK(refusal({first, second}) == second + ": channel t2m is in degC, but in K in the files before it");
+  CHECK(labels_refusal({first, second}) == second + ": channel t2m is in degC, but in K in the files before it");
   write_labelled_fields(second, kShape, {.units = {"kelvin", "m s-1"}, .hours = {8760, 8761, 8762, 8763}});
-  CHECK(refusal({first, second}) == second + ": its steps are 1 hour apart, but 6 hours in the files before it");
+  CHECK(labels_refusal({first, second}) == second + ": its steps are 1 hour apart, but 6 hours in the files before it");
   write_labelled_fields(second, kShape, {.units = {"kelvin", "m s-1"}, .hours = {8760, 8766, 8772, 8778}});
-  CHECK(refusal({first, second}) == "accepted");
+  CHECK(labels_refusal({first, second}) == "accepted");
   write_labelled_fields(second, kShape, {.names = kNames});
-  CHECK(refusal({first, second}) == "accepted");
+  CHECK(labels_refusal({first, second}) == "accepted");
   CHECK(FieldSeries({.paths = {second, first}}).labels().step_hours == 6);
 }
 
@@ -104,9 +104,9 @@ TEST_CASE("labels: time that stands still or goes back is refused by file and st
   const testing::TemporaryFolder folder;
   const std::string path = folder / "2001.h5";
   write_labelled_fields(path, kShape, {.hours = {0, 6, 6, 12}});
-  CHECK(refusal({path}) == path + ": 'time': steps 1 and 2 have one time, 2001-01-01T06:00");
+  CHECK(labels_refusal({path}) == path + ": 'time': steps 1 and 2 have one time, 2001-01-01T06:00");
   write_labelled_fields(path, kShape, {.hours = {0, 6, 0, 6}});
-  CHECK(refusal({path}) == path + ": 'time': goes back from 2001-01-01T06:00 to 2001-01-01T00:00 at step 2");
+  CHECK(labels_refusal({path}) == path + ": 'time': goes back from 2001-01-01T06:00 to 2001-01-01T00:00 at step 2");
 }
 
 TEST_CASE("labels: the regular step is the most common one, however the times are stored") {

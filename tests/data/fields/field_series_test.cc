@@ -74,7 +74,7 @@ void check_all_steps(const std::string& path, const FieldsShape& shape, std::int
 }
 
 // The error of opening a dataset.
-std::string refusal(const FieldSeriesOptions& options) {
+std::string series_refusal(const FieldSeriesOptions& options) {
   try {
     const FieldSeries dataset(options);
   } catch (const Error& error) {
@@ -256,7 +256,7 @@ TEST_CASE("dataset: lat, lon, channel and time beside the fields are believed") 
   CHECK(dataset.longitudes() == std::vector<double>{0, 180});
   CHECK(dataset.channel_names() == std::vector<std::string>{"t2m", "u10"});
   CHECK(dataset.time_of(1).iso() == "2013-01-01T12:00");
-  CHECK(refusal({.paths = {path}, .channels = {"u10", "t2m"}}) ==
+  CHECK(series_refusal({.paths = {path}, .channels = {"u10", "t2m"}}) ==
         path + ": channel 0 is 't2m', the config has 'u10' there");
   CHECK(FieldSeries({.paths = {path}}).channel_names() == std::vector<std::string>{"t2m", "u10"});
 }
@@ -292,7 +292,7 @@ TEST_CASE("dataset: the calendar beside the time is obeyed") {
   with("proleptic_gregorian");
   CHECK(FieldSeries({.paths = {path}}).time_of(0).iso() == "2012-01-03T00:00");
   with("noleap");
-  CHECK(refusal({.paths = {path}}) ==
+  CHECK(series_refusal({.paths = {path}}) ==
         path + ": 'time': calendar \"noleap\" is not one of standard, gregorian, proleptic_gregorian");
 }
 
@@ -309,13 +309,13 @@ TEST_CASE("dataset: files whose latitudes or longitudes differ are refused") {
   };
   write("2001.h5", {30, -30}, {0, 180});
   write("2002.h5", {30, -30}, {0, 180});
-  CHECK(refusal({.paths = {folder.path()}}) == "accepted");
+  CHECK(series_refusal({.paths = {folder.path()}}) == "accepted");
   const std::string sentence = std::string(folder / "2002.h5") + ": its latitudes or longitudes differ from those of " +
                                std::string(folder / "2001.h5");
   write("2002.h5", {45, -45}, {0, 180});
-  CHECK(refusal({.paths = {folder.path()}}) == sentence);
+  CHECK(series_refusal({.paths = {folder.path()}}) == sentence);
   write("2002.h5", {30, -30}, {90, 270});
-  CHECK(refusal({.paths = {folder.path()}}) == sentence);
+  CHECK(series_refusal({.paths = {folder.path()}}) == sentence);
 }
 
 TEST_CASE("dataset: names and times where the file has none") {
@@ -411,56 +411,58 @@ TEST_CASE("dataset: every kind of bad input is one sentence with the file's name
   const FieldsShape shape = {3, 2, 4, 6};
   const std::vector<float> numbers = testing::field_values(shape);
 
-  CHECK(refusal({.paths = {folder / "nowhere"}}) == std::string(folder / "nowhere") + " does not exist");
+  CHECK(series_refusal({.paths = {folder / "nowhere"}}) == std::string(folder / "nowhere") + " does not exist");
   std::filesystem::create_directory(folder / "empty");
-  CHECK(refusal({.paths = {folder / "empty"}}) ==
+  CHECK(series_refusal({.paths = {folder / "empty"}}) ==
         std::string(folder / "empty") + " holds no .h5 files, no NetCDF files and no Zarr stores");
 
   testing::write_text(path, "this is not HDF5");
-  CHECK(refusal({.paths = {path}}) == path + " is not an HDF5 file");
+  CHECK(series_refusal({.paths = {path}}) == path + " is not an HDF5 file");
   testing::write_text(path, "");
-  CHECK(refusal({.paths = {path}}) == path + " is not an HDF5 file");
+  CHECK(series_refusal({.paths = {path}}) == path + " is not an HDF5 file");
   const std::string whole = read_file(good);
   for (std::size_t keep : {whole.size() - 1, whole.size() / 2, std::size_t{100}}) {
     testing::write_text(path, whole.substr(0, keep));
-    CHECK(refusal({.paths = {path}}) == path + " is a truncated or damaged HDF5 file");
+    CHECK(series_refusal({.paths = {path}}) == path + " is a truncated or damaged HDF5 file");
   }
 
   write_bad([&](hdf5::File& file) {
     file.write("tas", two, std::span<const float>(numbers.data(), 2));
     file.write("pr", two, std::span<const float>(numbers.data(), 2));
   });
-  CHECK(refusal({.paths = {path}}) == path + " has no dataset 'fields'; it holds pr, tas");
+  CHECK(series_refusal({.paths = {path}}) == path + " has no dataset 'fields'; it holds pr, tas");
   write_bad([&](hdf5::File& file) { file.write("fields", cube, std::span<const float>(numbers.data(), 72)); });
-  CHECK(refusal({.paths = {path}}) ==
+  CHECK(series_refusal({.paths = {path}}) ==
         path + ": 'fields' has shape (3, 4, 6); expected four dimensions (time, channel, latitude, longitude)");
   const std::vector<std::int64_t> integers(numbers.begin(), numbers.end());
   write_bad([&](hdf5::File& file) { file.write("fields", shape, std::span<const std::int64_t>(integers)); });
-  CHECK(refusal({.paths = {path}}) ==
+  CHECK(series_refusal({.paths = {path}}) ==
         path + ": 'fields' holds 64-bit integer; expected 32-bit, 64-bit or 16-bit float");
 
-  CHECK(refusal({.paths = {good}, .channels = {"a", "b", "c"}}) == good + " has 2 channels; expected 3");
-  CHECK(refusal({.paths = {good}, .height = 5, .width = 6}) ==
+  CHECK(series_refusal({.paths = {good}, .channels = {"a", "b", "c"}}) == good + " has 2 channels; expected 3");
+  CHECK(series_refusal({.paths = {good}, .height = 5, .width = 6}) ==
         good + ": its grid of 4 x 6 is smaller than the 5 x 6 asked for");
-  CHECK(refusal({.paths = {good}, .height = 4, .width = 7}) ==
+  CHECK(series_refusal({.paths = {good}, .height = 4, .width = 7}) ==
         good + ": its grid of 4 x 6 is smaller than the 4 x 7 asked for");
-  CHECK(refusal({.paths = {good}, .dt = 0}) == "dt must be at least one step, not 0");
+  CHECK(series_refusal({.paths = {good}, .dt = 0}) == "dt must be at least one step, not 0");
 
   write_fields(path, {3, 2, 4, 5});
-  CHECK(refusal({.paths = {good, path}, .width = 5}) == path + ": its grid of 4 x 5 differs from the 4 x 6 of " + good);
+  CHECK(series_refusal({.paths = {good, path}, .width = 5}) ==
+        path + ": its grid of 4 x 5 differs from the 4 x 6 of " + good);
   write_fields(path, {3, 1, 4, 6});
-  CHECK(refusal({.paths = {good, path}}) == path + " has 1 channels, " + good + " has 2");
+  CHECK(series_refusal({.paths = {good, path}}) == path + " has 1 channels, " + good + " has 2");
   write_bad([&](hdf5::File& file) {
     file.write("fields", shape, std::span<const float>(numbers));
     file.write("lat", two, std::span<const float>(numbers.data(), 2));
   });
-  CHECK(refusal({.paths = {path}}) == path + ": 'lat' has 2 values, 'fields' has shape (3, 2, 4, 6)");
+  CHECK(series_refusal({.paths = {path}}) == path + ": 'lat' has 2 values, 'fields' has shape (3, 2, 4, 6)");
   for (const double beyond : {90.01, -90.01}) {
     write_bad([&](hdf5::File& file) {
       file.write("fields", shape, std::span<const float>(numbers));
       file.write("lat", std::array<std::int64_t, 1>{4}, std::span<const double>(std::array{60.0, beyond, 1.0, 0.0}));
     });
-    CHECK(refusal({.paths = {path}}) == concat(path, ": a latitude of ", beyond, " degrees is not on the globe"));
+    CHECK(series_refusal({.paths = {path}}) ==
+          concat(path, ": a latitude of ", beyond, " degrees is not on the globe"));
   }
 }
 
@@ -468,7 +470,7 @@ TEST_CASE("dataset: ranges are checked against the data") {
   const testing::TemporaryFolder folder;
   write_fields(folder / "2001.h5", {5, 1, 2, 2});
   const auto with = [&](std::int64_t begin, std::int64_t end) {
-    return refusal({.paths = {folder / "2001.h5"}, .range = StepRange{begin, end}, .range_key = "train_range"});
+    return series_refusal({.paths = {folder / "2001.h5"}, .range = StepRange{begin, end}, .range_key = "train_range"});
   };
   CHECK(with(0, 5) == "accepted");
   CHECK(with(3, 3) == "train_range [3, 3) is empty or reversed");

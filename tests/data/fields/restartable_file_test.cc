@@ -62,7 +62,7 @@ std::string undisturbed() {
   return finished(TemporaryFolder());
 }
 
-std::string refusal(const TemporaryFolder& folder, const FieldFacts& facts, const nlohmann::json& made_from) {
+std::string restart_refusal(const TemporaryFolder& folder, const FieldFacts& facts, const nlohmann::json& made_from) {
   try {
     const RestartableFile file(folder / "2018.h5", facts, made_from);
   } catch (const Error& error) {
@@ -162,22 +162,23 @@ TEST_CASE("restartable file: unfinished work is not mixed with another") {
     json[key] = value;
     return json;
   };
-  CHECK(refusal(folder, facts(), with("channels", {"t2m", "u10"})) ==
+  CHECK(restart_refusal(folder, facts(), with("channels", {"t2m", "u10"})) ==
         journal + ": its file was begun with other channels; go on with the same ones, or remove it to begin anew");
-  CHECK_THAT(refusal(folder, facts(), with("sources", {"b.h5"})), ContainsSubstring("with other sources; "));
+  CHECK_THAT(restart_refusal(folder, facts(), with("sources", {"b.h5"})), ContainsSubstring("with other sources; "));
   FieldFacts other = facts();
   other.longitudes[1] = 91;
-  CHECK_THAT(refusal(folder, other, kMadeFrom),
+  CHECK_THAT(restart_refusal(folder, other, kMadeFrom),
              ContainsSubstring("/.2018.h5.partial is not the file that " + journal + " is of; remove both"));
-  CHECK(refusal(folder, facts(), kMadeFrom) == "accepted");
+  CHECK(restart_refusal(folder, facts(), kMadeFrom) == "accepted");
   testing::write_text(journal, R"({"made_from": )" + kMadeFrom.dump() + R"(, "done": [[0, 11]]})");
-  CHECK(refusal(folder, facts(), kMadeFrom) == journal + ": [0, 11) are no steps of its file; remove it to begin anew");
+  CHECK(restart_refusal(folder, facts(), kMadeFrom) ==
+        journal + ": [0, 11) are no steps of its file; remove it to begin anew");
   testing::write_text(journal, "[]");
-  CHECK_THAT(refusal(folder, facts(), kMadeFrom), ContainsSubstring(journal + " is not of the form {"));
+  CHECK_THAT(restart_refusal(folder, facts(), kMadeFrom), ContainsSubstring(journal + " is not of the form {"));
   testing::write_text(journal, R"({"made_from")");
-  CHECK_THAT(refusal(folder, facts(), kMadeFrom), ContainsSubstring(journal));
+  CHECK_THAT(restart_refusal(folder, facts(), kMadeFrom), ContainsSubstring(journal));
   fs::remove(journal);
-  CHECK(refusal(folder, facts(), with("channels", {"t2m", "u10"})) == "accepted");
+  CHECK(restart_refusal(folder, facts(), with("channels", {"t2m", "u10"})) == "accepted");
 }
 
 TEST_CASE("restartable file: a full disk loses nothing") {

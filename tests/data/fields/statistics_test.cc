@@ -26,7 +26,7 @@ namespace {
 
 using Shape = std::vector<std::int64_t>;
 
-std::string refusal(const std::string& means, const std::string& stds, std::int64_t channels) {
+std::string statistics_refusal(const std::string& means, const std::string& stds, std::int64_t channels) {
   try {
     load_statistics(means, stds, channels);
   } catch (const Error& error) {
@@ -181,18 +181,19 @@ TEST_CASE("statistics: what cannot normalise is refused by name") {
   };
   write(means, {1, 2, 1, 1}, {1, 2});
   write(stds, {1, 2, 1, 1}, {1, 2});
-  CHECK(refusal(means, stds, 2) == "accepted");
-  CHECK(refusal(means, stds, 3) == means + " has shape (1, 2, 1, 1); expected (1, 3, 1, 1)");
+  CHECK(statistics_refusal(means, stds, 2) == "accepted");
+  CHECK(statistics_refusal(means, stds, 3) == means + " has shape (1, 2, 1, 1); expected (1, 3, 1, 1)");
   write(stds, {2}, {1, 2});
-  CHECK(refusal(means, stds, 2) == stds + " has shape (2,); expected (1, 2, 1, 1)");
+  CHECK(statistics_refusal(means, stds, 2) == stds + " has shape (2,); expected (1, 2, 1, 1)");
   write(stds, {1, 2, 1, 1}, {1, 0});
-  CHECK(refusal(means, stds, 2) == stds + ": the standard deviation of channel 1 is 0; it must be positive");
+  CHECK(statistics_refusal(means, stds, 2) == stds + ": the standard deviation of channel 1 is 0; it must be positive");
   write(stds, {1, 2, 1, 1}, {-1, 1});
-  CHECK(refusal(means, stds, 2) == stds + ": the standard deviation of channel 0 is -1; it must be positive");
+  CHECK(statistics_refusal(means, stds, 2) ==
+        stds + ": the standard deviation of channel 0 is -1; it must be positive");
   write(stds, {1, 2, 1, 1}, {1, std::numeric_limits<float>::quiet_NaN()});
-  CHECK(refusal(means, stds, 2) == stds + " holds NaN");
+  CHECK(statistics_refusal(means, stds, 2) == stds + " holds NaN");
   write(means, {1, 2, 1, 1}, {1, std::numeric_limits<float>::infinity()});
-  CHECK(refusal(means, stds, 2) == means + " holds an infinity");
+  CHECK(statistics_refusal(means, stds, 2) == means + " holds an infinity");
 }
 
 TEST_CASE("latitude weights: the tutorial's, to the digits known") {

@@ -83,7 +83,7 @@ std::vector<float> step_of(const FieldSeries& series, std::int64_t step) {
   return fields;
 }
 
-std::string refusal(const std::string& path) {
+std::string fields_refusal(const std::string& path) {
   try {
     FieldSeries({.paths = {path}});
   } catch (const Error& error) {
@@ -349,7 +349,7 @@ TEST_CASE("variables: files that fit nothing are refused in one sentence") {
     out.axis("x", {1, 2}, "m");
     out.variable("height", {"x"}, zero);
     out.file.close();
-    CHECK(refusal(folder / "flat.nc") ==
+    CHECK(fields_refusal(folder / "flat.nc") ==
           std::string(folder / "flat.nc") +
               " has no variable on time, latitude and longitude; it holds height, x; not these: "
               "height has 2 entries on its axis 'x'");
@@ -361,7 +361,7 @@ TEST_CASE("variables: files that fit nothing are refused in one sentence") {
     out.variable("a", {"time", "latitude", "longitude"}, zero);
     out.variable("b", {"time", "lat", "longitude"}, zero);
     out.file.close();
-    CHECK_THAT(refusal(folder / "grids.nc"),
+    CHECK_THAT(fields_refusal(folder / "grids.nc"),
                ContainsSubstring("b lies on the axis 'lat' of 2, but a on 'latitude' of 4"));
   }
   {
@@ -370,7 +370,7 @@ TEST_CASE("variables: files that fit nothing are refused in one sentence") {
     out.file.write_attribute("time", "calendar", "360_day");
     out.variable("a", {"time", "latitude", "longitude"}, zero);
     out.file.close();
-    CHECK_THAT(refusal(folder / "calendar.nc"), ContainsSubstring("calendar \"360_day\" is not one of"));
+    CHECK_THAT(fields_refusal(folder / "calendar.nc"), ContainsSubstring("calendar \"360_day\" is not one of"));
   }
   {
     TestFile out(folder / "depth.nc");
@@ -378,7 +378,7 @@ TEST_CASE("variables: files that fit nothing are refused in one sentence") {
     out.axis("lev", {1, 2}, "furlongs");
     out.variable("a", {"time", "lev", "latitude", "longitude"}, zero);
     out.file.close();
-    CHECK_THAT(refusal(folder / "depth.nc"), ContainsSubstring("its levels are in 'furlongs'"));
+    CHECK_THAT(fields_refusal(folder / "depth.nc"), ContainsSubstring("its levels are in 'furlongs'"));
   }
   {
     TestFile out(folder / "members.nc");
@@ -386,10 +386,11 @@ TEST_CASE("variables: files that fit nothing are refused in one sentence") {
     out.axis("number", {0, 1}, "1");
     out.variable("a", {"time", "number", "latitude", "longitude"}, zero);
     out.file.close();
-    CHECK_THAT(refusal(folder / "members.nc"), ContainsSubstring("not these: a has 2 entries on its axis 'number'"));
+    CHECK_THAT(fields_refusal(folder / "members.nc"),
+               ContainsSubstring("not these: a has 2 entries on its axis 'number'"));
   }
   testing::write_text(folder / "x.grib", "GRIB and more");
-  CHECK_THAT(refusal(folder / "x.grib"), ContainsSubstring("is a GRIB file"));
+  CHECK_THAT(fields_refusal(folder / "x.grib"), ContainsSubstring("is a GRIB file"));
 }
 
 TEST_CASE("variables: a folder of files is read by their first bytes, and .h5 files come first") {

@@ -139,7 +139,7 @@ struct Open {
 };
 
 // The error of reading a box.
-std::string refusal(const Open& open, const Box& box) {
+std::string box_refusal(const Open& open, const Box& box) {
   try {
     std::vector<float> values(1 << 16);
     open.reader->read(box.start, box.count, values.data());
@@ -357,14 +357,14 @@ TEST_CASE("box reader: what does not fit is one sentence with file, dataset and 
     const auto outside = [&](const std::string& box) {
       return path + ": 'x' has shape (4, 6); the box " + box + " is not within it";
     };
-    CHECK(refusal(open, {{0, 0}, {5, 6}}) == outside("[0, 5) x [0, 6)"));
-    CHECK(refusal(open, {{1, 3}, {3, 4}}) == outside("[1, 4) x [3, 7)"));
-    CHECK(refusal(open, {{-1, 3}, {3, 3}}) == outside("[-1, 2) x [3, 6)"));
-    CHECK(refusal(open, {{1, 3}, {-1, 3}}) == outside("[1, 0) x [3, 6)"));
-    CHECK(refusal(open, {{5, 0}, {0, 0}}) == outside("[5, 5) x [0, 0)"));
-    CHECK(refusal(open, {{4, 6}, {0, 0}}) == "accepted");
-    CHECK(refusal(open, {{0}, {4}}) == path + ": 'x' has shape (4, 6); a box of 1 axes cannot be read from it");
-    CHECK(refusal(open, {{0, 0, 0}, {1, 1, 1}}) ==
+    CHECK(box_refusal(open, {{0, 0}, {5, 6}}) == outside("[0, 5) x [0, 6)"));
+    CHECK(box_refusal(open, {{1, 3}, {3, 4}}) == outside("[1, 4) x [3, 7)"));
+    CHECK(box_refusal(open, {{-1, 3}, {3, 3}}) == outside("[-1, 2) x [3, 6)"));
+    CHECK(box_refusal(open, {{1, 3}, {-1, 3}}) == outside("[1, 0) x [3, 6)"));
+    CHECK(box_refusal(open, {{5, 0}, {0, 0}}) == outside("[5, 5) x [0, 0)"));
+    CHECK(box_refusal(open, {{4, 6}, {0, 0}}) == "accepted");
+    CHECK(box_refusal(open, {{0}, {4}}) == path + ": 'x' has shape (4, 6); a box of 1 axes cannot be read from it");
+    CHECK(box_refusal(open, {{0, 0, 0}, {1, 1, 1}}) ==
           path + ": 'x' has shape (4, 6); a box of 3 axes cannot be read from it");
   }
   auto file = hdf5::File::create(path);
@@ -392,8 +392,8 @@ TEST_CASE("box reader: a damaged chunk is named by its rows, and the others are 
   const Open rows(path), steps(path, {.rows = "steps"});
   check_box(rows, {{0, 0}, {6, 6}});
   check_box(rows, {{6, 0}, {1, 4}});
-  CHECK(refusal(rows, {{0, 0}, {7, 6}}) == path + " is damaged: rows 6 to 6 of 'x' cannot be decompressed");
-  CHECK(refusal(steps, {{6, 5}, {1, 1}}) == path + " is damaged: steps 6 to 6 of 'x' cannot be decompressed");
+  CHECK(box_refusal(rows, {{0, 0}, {7, 6}}) == path + " is damaged: rows 6 to 6 of 'x' cannot be decompressed");
+  CHECK(box_refusal(steps, {{6, 5}, {1, 1}}) == path + " is damaged: steps 6 to 6 of 'x' cannot be decompressed");
 }
 
 TEST_CASE("box reader: a file that is cut while it is in use is an error") {
@@ -402,10 +402,10 @@ TEST_CASE("box reader: a file that is cut while it is in use is an error") {
   for (const Stored& stored : {Stored{.type = H5T_IEEE_F64LE}, Stored{.type = H5T_STD_I32BE, .chunk = {1, 600}}}) {
     write_form(path, {6, 600}, stored);
     const Open open(path, {.values = "volumes"});
-    REQUIRE(refusal(open, {{0, 0}, {6, 600}}) == "accepted");
+    REQUIRE(box_refusal(open, {{0, 0}, {6, 600}}) == "accepted");
     std::filesystem::resize_file(path, std::filesystem::file_size(path) / 2);
-    CHECK(refusal(open, {{5, 0}, {1, 600}}) == path + " is truncated: it ends before its volumes do");
-    CHECK(refusal(open, {{5, 8}, {1, 16}}) == path + " is truncated: it ends before its volumes do");
+    CHECK(box_refusal(open, {{5, 0}, {1, 600}}) == path + " is truncated: it ends before its volumes do");
+    CHECK(box_refusal(open, {{5, 8}, {1, 16}}) == path + " is truncated: it ends before its volumes do");
   }
 }
 

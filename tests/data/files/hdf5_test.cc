@@ -59,7 +59,7 @@ void check_last_row(const FieldSeries& dataset, const std::vector<float>& step) 
 }
 
 // The error of opening a file and reading each of its steps; the part after the file's name.
-std::string refusal(const std::string& path) {
+std::string hdf5_refusal(const std::string& path) {
   try {
     const FieldSeries dataset({.paths = {path}});
     std::vector<float> step(static_cast<std::size_t>(dataset.values()));
@@ -82,41 +82,42 @@ void write_for_the_library(const std::string& path, const FieldsShape& shape) {
 TEST_CASE("hdf5: good files of every kind are accepted") {
   for (const char* name : {"big_endian", "checksum", "chunks", "contiguous", "gzip", "latest_chunks",
                            "latest_contiguous", "soft_link", "variable_length_text", "virtual"})
-    CHECK(refusal(corpus(name)) == "accepted");
+    CHECK(hdf5_refusal(corpus(name)) == "accepted");
 }
 
 TEST_CASE("hdf5: fields that lie in another file, or of which a part is missing, are refused") {
-  CHECK(refusal(corpus("external_link")) ==
+  CHECK(hdf5_refusal(corpus("external_link")) ==
         ": 'fields' is a link into another file; isobar reads what lies in the file itself");
-  CHECK(refusal(corpus("external_missing")) == ": 'fields' lies in the file /nowhere/raw, which cannot be found");
-  CHECK(refusal(corpus("virtual_missing")) == ": 'fields' is virtual, and its source nowhere.h5 cannot be found");
-  CHECK(refusal(corpus("virtual_part")) == ": 'fields' is virtual, and its sources give 120 of its 160 values");
+  CHECK(hdf5_refusal(corpus("external_missing")) == ": 'fields' lies in the file /nowhere/raw, which cannot be found");
+  CHECK(hdf5_refusal(corpus("virtual_missing")) == ": 'fields' is virtual, and its source nowhere.h5 cannot be found");
+  CHECK(hdf5_refusal(corpus("virtual_part")) == ": 'fields' is virtual, and its sources give 120 of its 160 values");
 }
 
 TEST_CASE("hdf5: the index of the chunks must name each chunk once, whole and within the file") {
   for (const char* name : {"chunk_outside", "chunk_twice", "chunk_beyond_the_end"})
-    CHECK(refusal(corpus(name)) == ": cannot find the chunks of 'fields': the file is truncated or damaged");
-  CHECK(refusal(corpus("chunk_short")) == " is damaged: a chunk of 'fields' has 16 bytes, not 160");
+    CHECK(hdf5_refusal(corpus(name)) == ": cannot find the chunks of 'fields': the file is truncated or damaged");
+  CHECK(hdf5_refusal(corpus("chunk_short")) == " is damaged: a chunk of 'fields' has 16 bytes, not 160");
 }
 
 TEST_CASE("hdf5: an attribute that is a list is refused") {
-  CHECK(refusal(corpus("units_list")) == ": the attribute 'units' of 'time' holds 2 texts; expected one");
-  CHECK(refusal(corpus("calendar_list")) == ": the attribute 'calendar' of 'time' holds 2 texts; expected one");
+  CHECK(hdf5_refusal(corpus("units_list")) == ": the attribute 'units' of 'time' holds 2 texts; expected one");
+  CHECK(hdf5_refusal(corpus("calendar_list")) == ": the attribute 'calendar' of 'time' holds 2 texts; expected one");
 }
 
 TEST_CASE("hdf5: sizes that no file has are refused before memory is taken") {
-  CHECK_THAT(refusal(corpus("grid_wraps")), ContainsSubstring(": 'fields' has an impossible size: 144115188075855872"));
-  CHECK_THAT(refusal(corpus("values_overflow")), ContainsSubstring(": 'fields' has an impossible size: 6 x 3 x"));
-  CHECK_THAT(refusal(corpus("steps_2e33")), ContainsSubstring(": 'fields' has shape (8589934592,"));
-  CHECK_THAT(refusal(corpus("channels_2e40")), ContainsSubstring(": 'fields' has shape"));
-  CHECK(refusal(corpus("lat_2e31")) ==
+  CHECK_THAT(hdf5_refusal(corpus("grid_wraps")),
+             ContainsSubstring(": 'fields' has an impossible size: 144115188075855872"));
+  CHECK_THAT(hdf5_refusal(corpus("values_overflow")), ContainsSubstring(": 'fields' has an impossible size: 6 x 3 x"));
+  CHECK_THAT(hdf5_refusal(corpus("steps_2e33")), ContainsSubstring(": 'fields' has shape (8589934592,"));
+  CHECK_THAT(hdf5_refusal(corpus("channels_2e40")), ContainsSubstring(": 'fields' has shape"));
+  CHECK(hdf5_refusal(corpus("lat_2e31")) ==
         ": 'lat' has more than 16777216 values, the most that isobar reads of what lies beside the fields");
-  CHECK_THAT(refusal(corpus("channel_wraps")), ContainsSubstring(": 'channel' has more than 16777216 values"));
+  CHECK_THAT(hdf5_refusal(corpus("channel_wraps")), ContainsSubstring(": 'channel' has more than 16777216 values"));
 }
 
 TEST_CASE("hdf5: times that are far off are refused") {
-  CHECK(refusal(corpus("time_1e300")) == ": 'time': the time 1e+300 is not within the years 0 to 9999");
-  CHECK_THAT(refusal(corpus("year_2e63")), ContainsSubstring(": 'time': cannot read the time units"));
+  CHECK(hdf5_refusal(corpus("time_1e300")) == ": 'time': the time 1e+300 is not within the years 0 to 9999");
+  CHECK_THAT(hdf5_refusal(corpus("year_2e63")), ContainsSubstring(": 'time': cannot read the time units"));
 }
 
 TEST_CASE("hdf5: a file that crashes the library, or never ends, is a damaged file") {
@@ -125,7 +126,7 @@ TEST_CASE("hdf5: a file that crashes the library, or never ends, is a damaged fi
     const std::string name = entry.path().filename().string();
     if (!name.starts_with("crash_") && !name.starts_with("timeout_")) continue;
     INFO(name);
-    const std::string sentence = refusal(entry.path().string());
+    const std::string sentence = hdf5_refusal(entry.path().string());
     CHECK_THAT(sentence, !ContainsSubstring("without the file's name"));
     damaged += sentence.starts_with(" is damaged: the HDF5 library") ? 1 : 0;
   }
@@ -336,15 +337,15 @@ TEST_CASE("hdf5: external files are read as far as they reach, and no further") 
   };
   const auto write = [](const std::string& path, const std::string& bytes) { testing::write_text(path, bytes); };
   write(one, "12345678" + values);
-  CHECK(refusal(lie_in(480, 0, 8)) == "accepted");
-  CHECK(refusal(lie_in(480, 0, 9)) ==
+  CHECK(hdf5_refusal(lie_in(480, 0, 8)) == "accepted");
+  CHECK(hdf5_refusal(lie_in(480, 0, 9)) ==
         ": 'fields' lies in the file " + one + ", which is truncated: 480 bytes from 9 on are needed, it has 488");
-  CHECK(refusal(lie_in(480, 0, 500)) ==
+  CHECK(hdf5_refusal(lie_in(480, 0, 500)) ==
         ": 'fields' lies in the file " + one + ", which is truncated: 480 bytes from 500 on are needed, it has 488");
   write(one, values.substr(0, 200));
   write(two, values.substr(200));
   const std::string path = lie_in(200, 280, 0);
-  CHECK(refusal(path) == "accepted");
+  CHECK(hdf5_refusal(path) == "accepted");
   {
     const FieldSeries dataset({.paths = {path}});
     std::vector<float> step(20);
@@ -354,13 +355,13 @@ TEST_CASE("hdf5: external files are read as far as they reach, and no further") 
     CHECK_THROWS_WITH(dataset.read_step(0, step.data()),
                       two + " is truncated: it was cut from 280 to 279 bytes while in use");
   }
-  CHECK(refusal(path) ==
+  CHECK(hdf5_refusal(path) ==
         ": 'fields' lies in the file " + two + ", which is truncated: 280 bytes from 0 on are needed, it has 279");
   // More is promised than needed: the second file need not hold what nobody reads.
-  CHECK(refusal(lie_in(200, 1000, 0)) ==
+  CHECK(hdf5_refusal(lie_in(200, 1000, 0)) ==
         ": 'fields' lies in the file " + two + ", which is truncated: 280 bytes from 0 on are needed, it has 279");
   std::filesystem::resize_file(two, 280);
-  CHECK(refusal(lie_in(200, 1000, 0)) == "accepted");
+  CHECK(hdf5_refusal(lie_in(200, 1000, 0)) == "accepted");
 }
 
 TEST_CASE("hdf5: virtual fields are put together from sources that hold all of them") {
@@ -372,7 +373,7 @@ TEST_CASE("hdf5: virtual fields are put together from sources that hold all of t
     hsize_t first, count, from, steps;
   };
   const auto put_together = [&](const std::vector<Part>& parts) {
-    return refusal(made_by_the_library(folder, [&](hid_t list, hid_t space) {
+    return hdf5_refusal(made_by_the_library(folder, [&](hid_t list, hid_t space) {
       for (const Part& part : parts) {
         const hsize_t extents[] = {part.steps, 1, 4, 5}, block[] = {part.count, 1, 4, 5};
         const hsize_t at[] = {part.first, 0, 0, 0}, from[] = {part.from, 0, 0, 0};
@@ -613,7 +614,7 @@ TEST_CASE("hdf5: files are tried by a program where the process may not be forke
       const std::string name = entry.path().filename().string();
       if (!name.starts_with("crash_")) continue;
       INFO(name);
-      const std::string sentence = refusal(entry.path().string());
+      const std::string sentence = hdf5_refusal(entry.path().string());
       CHECK(sentence != "accepted");
       const bool is_fatal = sentence.starts_with(" is damaged: the HDF5 library");
       if (!by_program) {

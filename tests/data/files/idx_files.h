@@ -1,7 +1,6 @@
 // IDX files made by a test, plain and compressed.
 #pragma once
 
-#define ZLIB_CONST
 #include <zlib.h>
 
 #include <cstdint>

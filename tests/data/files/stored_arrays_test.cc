@@ -131,7 +131,7 @@ bool build_has_codecs() {
   return build_undoes(Codec::Kind::zstd) && build_undoes(Codec::Kind::lz4) && build_undoes(Codec::Kind::blosc);
 }
 
-std::string refusal(const std::string& path) {
+std::string arrays_refusal(const std::string& path) {
   return testing::error_of([&] { open_stored_arrays(path); }, "accepted");
 }
 
@@ -273,7 +273,7 @@ TEST_CASE("stored arrays: files that isobar does not read are told what to do wi
   const std::string path = folder / "a";
   const auto of_bytes = [&](const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
-    return refusal(path);
+    return arrays_refusal(path);
   };
   CHECK(of_bytes("GRIB\1\2\3\2") ==
         path + " is a GRIB file, which isobar does not read; write it as NetCDF-4 with cdo -f nc4 copy");
@@ -285,19 +285,20 @@ TEST_CASE("stored arrays: files that isobar does not read are told what to do wi
                                  " is damaged: at byte 4 of its NetCDF header it needs 4 bytes more, and the file "
                                  "ends at 4");
   CHECK_THAT(of_bytes("\x89HDF\r\n\x1a\n"), ContainsSubstring(path + " is a"));
-  CHECK(refusal("s3://bucket/a.zarr") ==
+  CHECK(arrays_refusal("s3://bucket/a.zarr") ==
         "s3://bucket/a.zarr is an address, and isobar reads files; download what it names first");
-  CHECK(refusal(folder / "b") == (folder / "b").string() + " does not exist");
-  CHECK(refusal(folder.path().string()) == folder.path().string() +
-                                               " is a folder, and no Zarr store: it has no zarr.json, .zmetadata, "
-                                               ".zgroup or .zarray");
+  CHECK(arrays_refusal(folder / "b") == (folder / "b").string() + " does not exist");
+  CHECK(arrays_refusal(folder.path().string()) ==
+        folder.path().string() +
+            " is a folder, and no Zarr store: it has no zarr.json, .zmetadata, "
+            ".zgroup or .zarray");
   for (const auto& [name, text] : {std::pair{".nczgroup", "{}"}, {".zattrs", R"({"_nczarr_attr": {}})"}}) {
     const testing::TemporaryFolder store;
     std::ofstream(store / ".zgroup") << R"({"zarr_format": 2})";
-    CHECK(refusal(store.path().string()) == "accepted");
+    CHECK(arrays_refusal(store.path().string()) == "accepted");
     std::ofstream(store / name) << text;
-    CHECK(refusal(store.path().string()) == store.path().string() +
-                                                " is a store of NCZarr, which isobar does not "
-                                                "read; write it as NetCDF-4 with nccopy");
+    CHECK(arrays_refusal(store.path().string()) == store.path().string() +
+                                                       " is a store of NCZarr, which isobar does not "
+                                                       "read; write it as NetCDF-4 with nccopy");
   }
 }

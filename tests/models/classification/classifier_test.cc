@@ -55,12 +55,13 @@ Batch batch_of(const Golden& golden, Device device) {
           {"label", testing::load(golden, "labels", device, DType::i32)}};
 }
 
-struct Outcome {
+struct ClassifierOutcome {
   std::vector<double> logits, loss;
   NamedValues gradients;
 };
 
-Outcome run(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& keys = nlohmann::json::object()) {
+ClassifierOutcome run(const Golden& golden, Arithmetic arithmetic,
+                      const nlohmann::json& keys = nlohmann::json::object()) {
   Digits digits(golden, arithmetic, keys);
   const Batch batch = batch_of(golden, arithmetic.device);
   Tape tape;
@@ -87,7 +88,7 @@ testing::Training train(const Golden& golden, Arithmetic arithmetic) {
 
 TEST_CASE("a tiny classifier equals PyTorch in fp64: logits, loss, every gradient") {
   const Golden golden("digits");
-  const Outcome pass = run(golden, kFp64);
+  const ClassifierOutcome pass = run(golden, kFp64);
   check_exact("logits", pass.logits, golden.values("output"));
   check_exact("loss", pass.loss, golden.values("loss"));
   REQUIRE(pass.gradients.size() == golden.parameters().size());
@@ -106,7 +107,7 @@ TEST_CASE("lower precisions of a classifier err at most twice as much as PyTorch
   for (const Arithmetic arithmetic : testing::low_precisions()) {
     const std::string yardstick = std::string("yardstick.") + name_of(arithmetic.dtype) + ".";
     INFO(name_of(arithmetic.dtype) << " on " << name_of(arithmetic.device.kind));
-    const Outcome pass = run(golden, arithmetic);
+    const ClassifierOutcome pass = run(golden, arithmetic);
     check_budget("logits", pass.logits, golden.values("output"), golden.values(yardstick + "output")[0]);
     check_budget("loss", pass.loss, golden.values("loss"), golden.values(yardstick + "loss")[0]);
     testing::check_gradient_budgets(golden, pass.gradients, yardstick);
@@ -117,7 +118,7 @@ TEST_CASE("lower precisions of a classifier err at most twice as much as PyTorch
 
 TEST_CASE("a classifier that recomputes its blocks gives the same bits") {
   const Golden golden("digits");
-  const Outcome kept = run(golden, kFp64), again = run(golden, kFp64, {{"recompute", true}});
+  const ClassifierOutcome kept = run(golden, kFp64), again = run(golden, kFp64, {{"recompute", true}});
   CHECK(kept.logits == again.logits);
   CHECK(kept.gradients == again.gradients);
 }

@@ -49,12 +49,12 @@ Batch batch_of(const Golden& golden, Device device) {
   return {{"input", testing::load(golden, "input", device)}, {"target", testing::load(golden, "target", device)}};
 }
 
-struct Outcome {
+struct CnnOutcome {
   std::vector<double> output, loss;
   NamedValues gradients;
 };
 
-Outcome run(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& keys = {}) {
+CnnOutcome run(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& keys = {}) {
   Net net(golden, arithmetic, keys);
   const Batch batch = batch_of(golden, arithmetic.device);
   Tape tape;
@@ -127,7 +127,7 @@ TEST_CASE("cnn: on shapes, the convolutions of a step by hand") {
 
 TEST_CASE("cnn: output, loss and every gradient equal PyTorch's in fp64") {
   const Golden golden("cnn");
-  const Outcome pass = run(golden, kFp64);
+  const CnnOutcome pass = run(golden, kFp64);
   check_exact("output", pass.output, golden.values("output"));
   check_exact("loss", pass.loss, golden.values("loss"));
   REQUIRE(pass.gradients.size() == golden.parameters().size());
@@ -146,7 +146,7 @@ TEST_CASE("cnn: lower precisions err at most twice as much as PyTorch in the sam
   for (const Arithmetic arithmetic : testing::low_precisions()) {
     const std::string yardstick = std::string("yardstick.") + name_of(arithmetic.dtype) + ".";
     INFO(name_of(arithmetic.dtype) << " on " << name_of(arithmetic.device.kind));
-    const Outcome pass = run(golden, arithmetic);
+    const CnnOutcome pass = run(golden, arithmetic);
     check_budget("output", pass.output, golden.values("output"), golden.values(yardstick + "output")[0]);
     check_budget("loss", pass.loss, golden.values("loss"), golden.values(yardstick + "loss")[0]);
     testing::check_gradient_budgets(golden, pass.gradients, yardstick);
@@ -158,7 +158,7 @@ TEST_CASE("cnn: layers that are computed again give the same bits") {
   const Golden golden("cnn");
   for (const DType dtype : {DType::fp64, DType::bf16}) {
     const Arithmetic arithmetic{{DeviceKind::cpu}, dtype};
-    const Outcome kept = run(golden, arithmetic), again = run(golden, arithmetic, {{"recompute", true}});
+    const CnnOutcome kept = run(golden, arithmetic), again = run(golden, arithmetic, {{"recompute", true}});
     CHECK(kept.output == again.output);
     CHECK(kept.gradients == again.gradients);
   }

@@ -60,12 +60,12 @@ Batch batch_of(const Golden& golden, Device device) {
   return {{"tokens", all}, {"target", testing::load(golden, "target", device, DType::i32)}};
 }
 
-struct Outcome {
+struct GptOutcome {
   std::vector<double> logits, loss;
   NamedValues gradients;
 };
 
-Outcome run(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& keys = nlohmann::json::object()) {
+GptOutcome run(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& keys = nlohmann::json::object()) {
   GoldenGpt gpt(golden, arithmetic, keys);
   const Batch batch = batch_of(golden, arithmetic.device);
   Tape tape;
@@ -96,7 +96,7 @@ TEST_CASE("gpt: a tiny GPT equals PyTorch in fp64: logits, loss, every gradient"
   for (const std::string& name : kCases) {
     INFO(name);
     const Golden golden(name);
-    const Outcome pass = run(golden, kFp64);
+    const GptOutcome pass = run(golden, kFp64);
     check_exact("logits", pass.logits, golden.values("output"));
     check_exact("loss", pass.loss, golden.values("loss"));
     REQUIRE(pass.gradients.size() == golden.parameters().size());
@@ -154,7 +154,7 @@ TEST_CASE("gpt: lower precisions err at most twice as much as PyTorch in the sam
     for (const Arithmetic arithmetic : testing::low_precisions()) {
       const std::string yardstick = std::string("yardstick.") + name_of(arithmetic.dtype) + ".";
       INFO(name << ", " << name_of(arithmetic.dtype) << " on " << name_of(arithmetic.device.kind));
-      const Outcome pass = run(golden, arithmetic);
+      const GptOutcome pass = run(golden, arithmetic);
       check_budget("logits", pass.logits, golden.values("output"), golden.values(yardstick + "output")[0]);
       CHECK(loss_error(golden, arithmetic) <= 2 * golden.values(yardstick + "loss")[0] + 0x1p-24);
       testing::check_gradient_budgets(golden, pass.gradients, yardstick);
@@ -167,7 +167,7 @@ TEST_CASE("gpt: lower precisions err at most twice as much as PyTorch in the sam
 
 TEST_CASE("gpt: recomputed blocks give the same bits") {
   const Golden golden("gpt");
-  const Outcome kept = run(golden, kFp64), again = run(golden, kFp64, {{"recompute", true}});
+  const GptOutcome kept = run(golden, kFp64), again = run(golden, kFp64, {{"recompute", true}});
   CHECK(kept.logits == again.logits);
   CHECK(kept.gradients == again.gradients);
 }

@@ -74,12 +74,12 @@ Batch batch_of(const Golden& golden, Device device, std::uint64_t draw = 0) {
           {"turn", turns}};
 }
 
-struct Outcome {
+struct UnetOutcome {
   std::vector<double> output, loss;  // the output in the order of files
   NamedValues gradients;
 };
 
-Outcome run(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& keys = {}, std::uint64_t draw = 0) {
+UnetOutcome run(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& keys = {}, std::uint64_t draw = 0) {
   Net net(golden, arithmetic, keys);
   const Batch batch = batch_of(golden, arithmetic.device, draw);
   Tape tape;
@@ -96,7 +96,7 @@ Outcome run(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& k
 // The sums of squared relative errors over several draws, by name.
 using Errors = std::map<std::string, double>;
 
-void add_errors(const Outcome& pass, const Outcome& exact, Errors& errors) {
+void add_errors(const UnetOutcome& pass, const UnetOutcome& exact, Errors& errors) {
   const auto add = [&](const std::string& name, const std::vector<double>& got, const std::vector<double>& expected) {
     INFO(name);
     REQUIRE(testing::finite(got));
@@ -110,7 +110,7 @@ void add_errors(const Outcome& pass, const Outcome& exact, Errors& errors) {
 // The draws of the yardsticks: where a loss has signs and exponentials, one draw may err by chance.
 constexpr std::uint64_t kDraws = 8;
 
-void check_precision(const Golden& golden, Arithmetic arithmetic, const std::vector<Outcome>& exact) {
+void check_precision(const Golden& golden, Arithmetic arithmetic, const std::vector<UnetOutcome>& exact) {
   const std::string yardstick = std::string("yardstick.") + name_of(arithmetic.dtype) + ".";
   Errors errors;
   for (std::uint64_t draw = 1; draw <= kDraws; ++draw)
@@ -130,7 +130,7 @@ void check_precision(const Golden& golden, Arithmetic arithmetic, const std::vec
 // Of all arithmetics on devices of which `is_wanted(kind)`.
 void check_precisions(bool (*is_wanted)(DeviceKind)) {
   const Golden golden("unet_half");
-  std::vector<Outcome> exact;
+  std::vector<UnetOutcome> exact;
   for (std::uint64_t draw = 1; draw <= kDraws; ++draw) exact.push_back(run(golden, kFp64, {}, draw));
   for (const Arithmetic arithmetic : testing::low_precisions())
     if (is_wanted(arithmetic.device.kind)) check_precision(golden, arithmetic, exact);
@@ -208,7 +208,7 @@ TEST_CASE("unet: output, loss and every gradient equal PyTorch's in fp64") {
   for (const char* name : kGoldens) {
     INFO(name);
     const Golden golden(name);
-    const Outcome pass = run(golden, kFp64);
+    const UnetOutcome pass = run(golden, kFp64);
     check_exact("output", summary(pass.output), golden.values("output"));
     check_exact("loss", pass.loss, golden.values("loss"));
     REQUIRE(pass.gradients.size() == golden.parameters().size());
@@ -240,7 +240,7 @@ TEST_CASE("unet: levels that are computed again give the same bits") {
   const Golden golden("unet_half");
   for (const DType dtype : {DType::fp64, DType::bf16}) {
     const Arithmetic arithmetic{{DeviceKind::cpu}, dtype};
-    const Outcome kept = run(golden, arithmetic), again = run(golden, arithmetic, {{"recompute", true}});
+    const UnetOutcome kept = run(golden, arithmetic), again = run(golden, arithmetic, {{"recompute", true}});
     CHECK(kept.output == again.output);
     CHECK(kept.gradients == again.gradients);
   }

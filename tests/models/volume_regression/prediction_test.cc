@@ -41,11 +41,11 @@ Ports ports_on(const Point& size) {
   return {.in = {kIn, size[0], size[1], size[2]}, .out = {kOut, size[0], size[1], size[2]}};
 }
 
-const ComputeOptions kFp64{.dtype = ArithmeticType::fp64};
+const ComputeOptions kComputeFp64{.dtype = ArithmeticType::fp64};
 
 // What the network computes of the whole volume at once, [C', D, H, W].
 std::vector<float> whole(const std::shared_ptr<const NetworkRecipe>& network, const Point& extent) {
-  const VolumeRegressor task(network, kFp64, ports_on(extent), {}, Device{});
+  const VolumeRegressor task(network, kComputeFp64, ports_on(extent), {}, Device{});
   Tensor input = Tensor::empty({1, kIn, extent[0], extent[1], extent[2]}, DType::fp32, Device{});
   volumes(extent).input->read(0, {}, extent, input.data_as<float>());
   Tensor turn = Tensor::empty({1}, DType::i32, Device{});
@@ -106,14 +106,14 @@ double difference(const std::vector<float>& a, const std::vector<float>& b) {
 double error_of(const std::shared_ptr<const NetworkRecipe>& network,
                 const std::shared_ptr<const NetworkRecipe>& of_whole, const Point& extent, const Crops& crops) {
   const auto prediction = predict(network, extent, crops);
-  prediction->make_task(kFp64, Device{});
+  prediction->make_task(kComputeFp64, Device{});
   return difference(in_crops(*prediction, 4), whole(of_whole, extent));
 }
 
 // Along each axis, which points of the output change when the input's middle point does: the largest distance.
 std::int64_t seen_by(const std::shared_ptr<const NetworkRecipe>& network, std::int64_t length, std::int64_t at) {
   const Ports ports{.in = {1, length}, .out = {1, length}};
-  const Regressor task(network, kFp64, ports, Device{});
+  const Regressor task(network, kComputeFp64, ports, Device{});
   const auto of = [&](double value) {
     std::vector<double> field(static_cast<std::size_t>(length), 1.0);
     field[static_cast<std::size_t>(at)] = value;
@@ -192,7 +192,7 @@ TEST_CASE("prediction: a periodic volume is that of a network whose edges wrap, 
 }
 
 TEST_CASE("prediction: neither the order of crops nor the number of them at once changes a bit") {
-  for (const ComputeOptions& compute : {kFp64, ComputeOptions{}, ComputeOptions{.amp_mode = AmpMode::bf16}}) {
+  for (const ComputeOptions& compute : {kComputeFp64, ComputeOptions{}, ComputeOptions{.amp_mode = AmpMode::bf16}}) {
     const auto prediction = predict(unet(2), {16, 12, 12}, {{8, 8, 8}, 4});
     prediction->make_task(compute, Device{});
     const std::vector<float> one = in_crops(*prediction, 1);
@@ -205,7 +205,7 @@ TEST_CASE("prediction: neither the order of crops nor the number of them at once
 TEST_CASE("prediction: the scores are those of the volume that is written, each point once") {
   const Point extent{16, 12, 12};
   const auto prediction = predict(unet(1), extent, {{8, 8, 8}, 3});
-  Task& task = prediction->make_task(kFp64, Device{});
+  Task& task = prediction->make_task(kComputeFp64, Device{});
   const std::unique_ptr<Metrics> metrics = task.metrics();
   metrics->begin();
   const std::vector<float> values = in_crops(*prediction, 4, false, metrics.get());

@@ -317,7 +317,7 @@ FieldsInfo OpenedForecastSplit::make_info() const {
   FieldsInfo info = *trained_;
   const bool are_known = !trained_->latitudes.empty() && !steps.latitudes().empty();
   if (are_known && trained_->latitudes != steps.latitudes()) {
-    info.row_weights = latitude_weights(steps);
+    info.row_weights = latitude_weights(steps, recipe_.forecast.latitude_weights);
     info.latitudes = steps.latitudes();
     info.longitudes = steps.longitudes();
   }

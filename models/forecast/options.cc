@@ -158,6 +158,9 @@ KeyTable ForecastOptions::keys() {
            "relative_l2 is the tutorial's; weighted_mse: mean squared error with latitude and channel weights; "
            "relative_l2_weighted: both")
            .also_called({"criterion", "lossfn"}),
+       key("latitude_weights", latitude_weights,
+           "weight of a row in scores and in the weighted losses: cos of its latitude; cells: the area of its cells; "
+           "tutorial: the tutorial's, which data without latitudes have in place of cos"),
        key("channel_weights", channel_weights, "weight of each forecast variable in the weighted losses; null: 1 each")
            .at_least(0),
        key("picture_channels", picture_channels,

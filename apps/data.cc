@@ -249,7 +249,8 @@ void register_trial(CLI::App& data) {
 
 void register_data(CLI::App& app) {
   CLI::App* data = app.add_subcommand(
-      "data", "Make synthetic data, compute statistics and climatologies, convert and look at data, make tokens of text");
+      "data",
+      "Make synthetic data, compute statistics and climatologies, convert and look at data, make tokens of text");
   data->require_subcommand(1);
   register_synth(*data);
   register_stats(*data);

@@ -50,8 +50,7 @@ std::vector<double> cell_weights(std::span<const double> latitudes) {
   }
   borders.push_back(2 * latitudes.back() - borders.back());
   std::vector<double> areas;
-  for (std::size_t j = 0; j < latitudes.size(); ++j)
-    areas.push_back(std::abs(sine(borders[j + 1]) - sine(borders[j])));
+  for (std::size_t j = 0; j < latitudes.size(); ++j) areas.push_back(std::abs(sine(borders[j + 1]) - sine(borders[j])));
   return with_mean_one(std::move(areas));
 }
 

@@ -35,7 +35,8 @@ constexpr AxesOfSteps axes_of(FieldPlan plan) {
 // A variable on latitudes and longitudes. Axes are numbered in the stored order.
 struct GridVariable {
   const ArrayInfo* array = nullptr;
-  std::size_t outer = kNoAxis, inner = kNoAxis, level = kNoAxis, latitude = kNoAxis, longitude = kNoAxis, experiment = kNoAxis;
+  std::size_t outer = kNoAxis, inner = kNoAxis, level = kNoAxis, latitude = kNoAxis, longitude = kNoAxis,
+              experiment = kNoAxis;
   bool on_model_levels = false;
   bool runs_northwards = false;  // the first row is the southernmost
   Packing packing;
@@ -65,8 +66,7 @@ std::vector<double> all_numbers(const StoredArrays& arrays, const ArrayInfo& arr
 // Describes the variables of one file.
 class Describer {
  public:
-  explicit Describer(const StoredArrays& arrays, FieldPlan plan = FieldPlan::steps)
-      : arrays_(arrays), plan_(plan) {}
+  explicit Describer(const StoredArrays& arrays, FieldPlan plan = FieldPlan::steps) : arrays_(arrays), plan_(plan) {}
 
   // None if the array is no field; `reason` says why a field cannot be a channel.
   std::optional<GridVariable> describe(const ArrayInfo& array, std::string& reason) const;
@@ -91,12 +91,17 @@ std::size_t* Describer::place_of(GridVariable& variable, FieldAxis kind) const {
   if (kind == steps.outer) return &variable.outer;
   if (kind == steps.inner) return &variable.inner;
   switch (kind) {
-    case FieldAxis::latitude: return &variable.latitude;
-    case FieldAxis::longitude: return &variable.longitude;
-    case FieldAxis::experiment: return &variable.experiment;
+    case FieldAxis::latitude:
+      return &variable.latitude;
+    case FieldAxis::longitude:
+      return &variable.longitude;
+    case FieldAxis::experiment:
+      return &variable.experiment;
     case FieldAxis::pressure_level:
-    case FieldAxis::model_level: return &variable.level;
-    default: return nullptr;
+    case FieldAxis::model_level:
+      return &variable.level;
+    default:
+      return nullptr;
   }
 }
 
@@ -376,7 +381,8 @@ FieldCoordinate coordinate_along(const StoredArrays& arrays, const GridVariable&
     return {name, coordinate_facts(arrays, *coordinate)};
   }
   for (const ArrayInfo& array : arrays.arrays())
-    if (array.shape.empty() && array.has_numbers && array.name != "valid_time" && field_axis(array.name, &array) == kind)
+    if (array.shape.empty() && array.has_numbers && array.name != "valid_time" &&
+        field_axis(array.name, &array) == kind)
       return {array.name, coordinate_facts(arrays, array)};
   return {};
 }

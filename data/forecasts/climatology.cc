@@ -143,8 +143,8 @@ std::string lack_of(const std::map<std::int64_t, StepsOfDays>& hours, const std:
     smooth_days(sums, counts, 1, weights, 1);
     const auto without = std::ranges::count_if(sums, [](double mean) { return std::isnan(mean); });
     if (without > 0)
-      lack += concat(lack.empty() ? "no values for " : ", ", without, " of ", kClimatologyDays, " days at ", hour,
-                     " h");
+      lack +=
+          concat(lack.empty() ? "no values for " : ", ", without, " of ", kClimatologyDays, " days at ", hour, " h");
   }
   return lack;
 }

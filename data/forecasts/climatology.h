@@ -46,9 +46,9 @@ void smooth_days(std::vector<double>& sums, const std::vector<std::uint32_t>& co
 
 struct ClimatologyOptions {
   DayNumbers days = DayNumbers::calendar;
-  std::int64_t window = 61;                          // days, odd
-  std::int64_t max_bytes = std::int64_t{1} << 30;    // of sums in memory; the result does not depend on it
-  int threads = 0;                                   // 0: as many as the machine has cores
+  std::int64_t window = 61;                        // days, odd
+  std::int64_t max_bytes = std::int64_t{1} << 30;  // of sums in memory; the result does not depend on it
+  int threads = 0;                                 // 0: as many as the machine has cores
 };
 
 // The bytes of the file that write_climatology makes of these data.

@@ -35,8 +35,7 @@ ClimatologyReader::ClimatologyReader(const std::string& path) {
 void ClimatologyReader::read(const StepTime& time, std::size_t channel, float* out) const {
   const ClimatologySlot slot = climatology_slot(time, numbers_);
   const auto day = std::ranges::find(days_, static_cast<double>(slot.day + 1));
-  ISOBAR_CHECK(day != days_.end(), path(), " has no climatology of the day of ", time.iso(), ": number ",
-               slot.day + 1);
+  ISOBAR_CHECK(day != days_.end(), path(), " has no climatology of the day of ", time.iso(), ": number ", slot.day + 1);
   auto hour = hours_.begin();
   if (!hours_.empty()) {
     hour = std::ranges::find(hours_, static_cast<double>(slot.minute) / 60);

@@ -1,7 +1,7 @@
 // Reads forecasts, ours or anyone's: fields by start and lead time.
 //
 // - Named variables on the axes time (the start), prediction_timedelta (or step, lead_time, ...), latitude, longitude
-//   and maybe level, in any order: NetCDF, HDF5 with dimensions, Zarr; also of one start, which is then a scalar. A
+//   and maybe level, in any order: NetCDF, HDF5 with dimensions, Zarr. One start may be a scalar in place of an axis. A
 //   level is a part of a channel's name, as in data (data/fields/variable_fields.h).
 // - The .h5 files of `isobar forecast`: `fields` [lead, channel, LAT, LON] of one start, with `lead` [steps of the data]
 //   and the valid times as `time`.
@@ -32,7 +32,7 @@ class ForecastReader {
   const std::vector<std::string>& units() const { return units_; }  // [channels], "" if one is not given
   const FieldGrid& grid() const { return grid_; }
 
-  // The field of a channel for the time starts()[start] + lead_hours()[lead]: [LAT, LON]. Missing points are NaN, and so
+  // The field of a channel for the time starts()[start] + lead_hours()[lead]: [LAT, LON]. Missing points are NaN, as
   // are fill values and values beyond kLargestOfFields. Error naming file, start, lead and channel for an infinity.
   // Thread-safe.
   void read(std::size_t start, std::size_t lead, std::size_t channel, float* out) const;

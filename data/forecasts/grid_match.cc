@@ -27,8 +27,8 @@ std::vector<std::int64_t> places_of(std::span<const double> wanted, std::span<co
     spacing = std::min(spacing, distance(held[i], held[i - 1], round_the_globe));
   const double tolerance = std::min(kSameShare * spacing, kMaxDegrees);
   for (const double degrees : wanted) {
-    const auto nearest = std::ranges::min_element(
-        held, {}, [&](double other) { return distance(degrees, other, round_the_globe); });
+    const auto nearest =
+        std::ranges::min_element(held, {}, [&](double other) { return distance(degrees, other, round_the_globe); });
     if (nearest == held.end() || !(distance(degrees, *nearest, round_the_globe) <= tolerance)) return {};
     places.push_back(nearest - held.begin());
   }

@@ -104,7 +104,8 @@ std::vector<float> ClimatologyFields::read(const StepTime& time) const {
   std::vector<float> plane = all_planes(1, held.points()), fields = all_planes(numbers_.size(), points_);
   for (std::size_t c = 0; c < numbers_.size(); ++c) {
     reader_.read(time, numbers_[c], plane.data());
-    match_.take(plane.data() + match_.rows().first * held.width, fields.data() + static_cast<std::int64_t>(c) * points_);
+    match_.take(plane.data() + match_.rows().first * held.width,
+                fields.data() + static_cast<std::int64_t>(c) * points_);
   }
   return fields;
 }

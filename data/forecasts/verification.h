@@ -33,7 +33,7 @@ class TruthFields {
   void choose(const ScoredChannels& channels, const FieldGrid& grid);
 
   std::size_t points() const { return static_cast<std::size_t>(points_); }  // of the chosen grid
-  std::optional<std::int64_t> step_at(double hours_since_1970) const;  // within a minute
+  std::optional<std::int64_t> step_at(double hours_since_1970) const;       // within a minute
   // [channels, LAT, LON], NaN where missing.
   std::vector<float> read(std::int64_t step) const;
 
@@ -60,8 +60,8 @@ class ClimatologyFields {
   std::int64_t points_;
 };
 
-// `count` of the steps [first, end), spread evenly; the time of day of each is a step later than that of the one before,
-// so that no hour is preferred. steps_per_day: 0 if it is not a whole number of steps. All steps if there are no more.
+// `count` of the steps [first, end), spread evenly. The time of day of each is a step later than that of the one
+// before, so that no hour is preferred. steps_per_day: 0 if it is not a whole number of steps. All steps if there are no more.
 std::vector<std::int64_t> spread_steps(std::int64_t first, std::int64_t end, std::int64_t count,
                                        std::int64_t steps_per_day);
 // The number of steps in a day; 0 if it is no whole number, or unknown.

@@ -18,7 +18,7 @@ constexpr int kWidth = 900, kHeight = 560, kLeft = 86, kRight = 30, kTop = 92, k
 constexpr Rgb kInk{38, 38, 38}, kFrame{90, 90, 90}, kGrid{222, 222, 222};
 
 // The range of all finite points' coordinates; a positive width even if they are equal or none.
-NumberRange range_of(std::span<const Curve> curves, std::vector<double> Curve::* axis, bool from_zero) {
+NumberRange range_of(std::span<const Curve> curves, std::vector<double> Curve::*axis, bool from_zero) {
   NumberRange range{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
   for (const Curve& curve : curves)
     for (std::size_t i = 0; i < curve.x.size(); ++i) {

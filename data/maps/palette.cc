@@ -21,7 +21,7 @@ struct CountedColor {
 // A range of the list of colours.
 struct ColorBox {
   std::size_t begin = 0, end = 0;
-  std::uint8_t Rgb::* widest = nullptr;
+  std::uint8_t Rgb::*widest = nullptr;
   std::int64_t width = 0, pixels = 0;
 
   std::int64_t urgency() const { return width * pixels; }  // 0: it holds one colour

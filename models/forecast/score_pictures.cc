@@ -81,9 +81,8 @@ int write_score_curves(const ForecastScoring& scoring, const fs::path& folder) {
                [&](Forecasts kind, std::int64_t lead) { return card.score(kind, kGlobe, lead, c).rmse(); });
     if (card.options().has_climatology)
       write("acc_" + name, {.title = "ACC of " + name, .x = "lead time (h)", .y = "ACC", .from_zero = true},
-            curves_by_lead(scoring, [&](Forecasts kind, std::int64_t lead) {
-              return card.score(kind, kGlobe, lead, c).acc();
-            }));
+            curves_by_lead(scoring,
+                           [&](Forecasts kind, std::int64_t lead) { return card.score(kind, kGlobe, lead, c).acc(); }));
     if (!scoring.has_spectra()) continue;
     std::vector<Curve> spectra{spectrum_curve("truth", scoring.truth_spectrum(0, c), 0)};
     const std::size_t last = scoring.lead_hours().size() - 1;
@@ -94,7 +93,8 @@ int write_score_curves(const ForecastScoring& scoring, const fs::path& folder) {
     add(0);
     if (last > 0) add(last);
     write("spectrum_" + name,
-          {.title = "zonal spectrum of " + name + ", 30 to 60 degrees", .x = "log10 of the wavenumber",
+          {.title = "zonal spectrum of " + name + ", 30 to 60 degrees",
+           .x = "log10 of the wavenumber",
            .y = "log10 of S"},
           spectra);
   }
@@ -106,10 +106,9 @@ int write_score_curves(const ForecastScoring& scoring, const fs::path& folder) {
 
 void animate_forecast(const ForecastScoring& scoring, const fs::path& path, const std::string& channel) {
   const std::vector<std::string>& names = scoring.channels();
-  const auto found = channel.empty() ? names.begin()
-                                     : std::ranges::find_if(names, [&](const std::string& name) {
-                                         return same_channel(name, channel);
-                                       });
+  const auto found = channel.empty() ? names.begin() : std::ranges::find_if(names, [&](const std::string& name) {
+    return same_channel(name, channel);
+  });
   ISOBAR_CHECK(found != names.end(), "--animate-channel ", channel, " is not scored",
                did_you_mean(suggestion(channel, names)), "; there are ", comma_list(names));
   const auto c = static_cast<std::size_t>(found - names.begin());

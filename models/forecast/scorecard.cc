@@ -174,8 +174,7 @@ void Scorecard::add(std::int64_t lead, const ScoredCase& fields) {
           return plane.empty() ? std::span<const double>() : std::span(plane).subspan(row * width, width);
         };
         const ScoreMoments moments = row_moments(part(own.forecasts[of]), part(own.truth), part(own.climatology));
-        for (std::size_t r = 0; r < totals.size(); ++r)
-          totals[r].add(moments, options_.regions[r].row_weights[row]);
+        for (std::size_t r = 0; r < totals.size(); ++r) totals[r].add(moments, options_.regions[r].row_weights[row]);
       }
       for (std::size_t r = 0; r < totals.size(); ++r) scores_[place(of, r, lead, channel, channels)].add(totals[r]);
     }

@@ -135,8 +135,8 @@ class Scorecard {
 
   ScorecardOptions options_;
   std::vector<WindVector> winds_;
-  std::vector<Score> scores_;   // [forecasts, regions, leads, channels]
-  std::vector<WindSum> wind_;   // [forecasts, regions, leads, winds]
+  std::vector<Score> scores_;  // [forecasts, regions, leads, channels]
+  std::vector<WindSum> wind_;  // [forecasts, regions, leads, winds]
 };
 
 }  // namespace isobar

@@ -65,9 +65,9 @@ void ForecastScoring::open_forecasts() {
     lead_places_.push_back(ascending(reader.lead_hours()));
     for (const std::size_t place : lead_places_.back()) hours.push_back(reader.lead_hours()[place]);
     if (lead_hours_.empty()) lead_hours_ = hours;
-    ISOBAR_CHECK(std::ranges::equal(hours, lead_hours_,
-                                    [](double a, double b) { return std::abs(a - b) <= kSameHours; }),
-                 path, " has ", leads_text(hours), ", but ", first.path(), " has ", leads_text(lead_hours_));
+    ISOBAR_CHECK(
+        std::ranges::equal(hours, lead_hours_, [](double a, double b) { return std::abs(a - b) <= kSameHours; }), path,
+        " has ", leads_text(hours), ", but ", first.path(), " has ", leads_text(lead_hours_));
     for (std::size_t lead = 1; lead < hours.size(); ++lead)
       ISOBAR_CHECK(hours[lead] > hours[lead - 1], path, " has the lead time of ", hours[lead], " hours twice");
     const FieldGrid &grid = reader.grid(), &wanted = first.grid();
@@ -88,10 +88,10 @@ void ForecastScoring::choose_channels() {
   }
   for (std::size_t c = 0; c < first.channels().size(); ++c) {
     const std::string& name = first.channels()[c];
-    const bool is_chosen = options_.channels.empty() ? truth_->has(name)
-                                                     : std::ranges::any_of(options_.channels, [&](const auto& other) {
-                                                         return same_channel(name, other);
-                                                       });
+    const bool is_chosen =
+        options_.channels.empty()
+            ? truth_->has(name)
+            : std::ranges::any_of(options_.channels, [&](const auto& other) { return same_channel(name, other); });
     if (!is_chosen && options_.channels.empty()) left_out_.push_back(name);
     if (!is_chosen) continue;
     channels_.names.push_back(name);
@@ -104,8 +104,8 @@ void ForecastScoring::choose_channels() {
     const std::vector<std::string>& names = reader.channels();
     std::vector<std::size_t>& places = channel_places_.emplace_back();
     for (std::size_t c = 0; c < channels_.names.size(); ++c) {
-      const auto found = std::ranges::find_if(
-          names, [&](const std::string& name) { return same_channel(name, channels_.names[c]); });
+      const auto found =
+          std::ranges::find_if(names, [&](const std::string& name) { return same_channel(name, channels_.names[c]); });
       ISOBAR_CHECK(found != names.end(), reader.path(), " has no channel ", channels_.names[c], ", which ",
                    first.path(), " has");
       places.push_back(static_cast<std::size_t>(found - names.begin()));
@@ -173,9 +173,9 @@ void ForecastScoring::prepare_scores() {
   if (card.has_climatology) {
     climatology_ = std::make_unique<ClimatologyFields>(options_.climatology, channels_, grid);
     if (options_.train_range)
-      card.damping = damping_of(*truth_, *climatology_,
-                                truth_->series().steps_of(*options_.train_range, "--train-range"), lead_hours_,
-                                row_weights);
+      card.damping =
+          damping_of(*truth_, *climatology_, truth_->series().steps_of(*options_.train_range, "--train-range"),
+                     lead_hours_, row_weights);
   }
   card_ = std::make_unique<Scorecard>(std::move(card));
   if (!go_round(grid.longitudes)) return;

@@ -41,15 +41,14 @@ void RowTransform::transform(std::span<const double> row, std::span<std::complex
   std::copy_n(whole.begin(), out.size(), out.begin());
 }
 
-ZonalSpectrum::ZonalSpectrum(std::span<const double> latitudes, std::span<const double> row_weights,
-                             std::int64_t width)
+ZonalSpectrum::ZonalSpectrum(std::span<const double> latitudes, std::span<const double> row_weights, std::int64_t width)
     : width_(width), transform_(width) {
   constexpr double kFirst = 30, kLast = 60, kEarthRadius = 6.371e6;
   for (std::size_t row = 0; row < latitudes.size(); ++row) {
     const double degrees = std::abs(latitudes[row]);
     if (degrees < kFirst || degrees > kLast) continue;
-    rows_.push_back({row, row_weights[row],
-                     2 * std::numbers::pi * kEarthRadius * std::cos(degrees * std::numbers::pi / 180)});
+    rows_.push_back(
+        {row, row_weights[row], 2 * std::numbers::pi * kEarthRadius * std::cos(degrees * std::numbers::pi / 180)});
   }
 }
 

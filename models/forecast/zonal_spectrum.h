@@ -4,8 +4,8 @@
 //   F_k = 1/W sum_j x_j exp(-2 pi i j k / W), k = 0 ... W/2      C = 2 pi R cos(latitude), R = 6,371,000 m
 //   S_0 = C |F_0|^2,  S_k = 2 C |F_k|^2
 //
-// S is averaged over the rows at 30 to 60 degrees of both hemispheres, by area weight, and then over starts; rows with a
-// missing point are left out. Definition: WeatherBench 2 (Rasp et al. 2024), which counts k = W/2 twice, too.
+// S is averaged over the rows at 30 to 60 degrees of both hemispheres, by area weight, and then over starts. Rows with
+// a missing point are left out. Definition: WeatherBench 2 (Rasp et al. 2024), which counts k = W/2 twice, too.
 #pragma once
 
 #include <complex>

@@ -22,7 +22,8 @@ struct VariableFile {
   }
   // A variable on these axes; value(place) gets the position on each axis by its name.
   template <class Value>
-  void variable(const std::string& name, const std::vector<std::string>& axes, const Value& value, bool is_integer = false) {
+  void variable(const std::string& name, const std::vector<std::string>& axes, const Value& value,
+                bool is_integer = false) {
     std::vector<std::int64_t> shape;
     for (const std::string& axis : axes) shape.push_back(extents.at(axis));
     std::int64_t count = 1;

@@ -43,7 +43,8 @@ TEST_CASE("latitude: weights of cells by hand, for a region, a globe with poles 
   CHECK(upwards[0] == Approx(region[2]).epsilon(1e-14));
   CHECK(cell_weights(std::vector<double>{12}) == std::vector<double>{1});
   CHECK_THROWS_WITH(cell_weights(std::vector<double>{10, 20, 15}), ContainsSubstring("neither rise nor fall: 20, 15"));
-  CHECK_THROWS_WITH(latitude_weights(LatitudeWeights::cells, {}, 4, "X.h5"), ContainsSubstring("X.h5 has no latitudes"));
+  CHECK_THROWS_WITH(latitude_weights(LatitudeWeights::cells, {}, 4, "X.h5"),
+                    ContainsSubstring("X.h5 has no latitudes"));
   CHECK(latitude_weights(LatitudeWeights::tutorial, std::vector<double>{10, 20, 30}, 3, "") ==
         tutorial_latitude_weights(3));
   CHECK(latitude_weights(LatitudeWeights::cos, {}, 3, "") == tutorial_latitude_weights(3));

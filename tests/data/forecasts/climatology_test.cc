@@ -170,7 +170,7 @@ TEST_CASE("climatology: missing points are left out, days without data are told 
   CHECK(plane[1] == Approx(4));  // (3 + 5) / 2
 }
 
-TEST_CASE("climatology: WeatherBench's files are read, axes in any order; a day or a channel may lack") {
+TEST_CASE("climatology: WeatherBench's files are read, axes in any order, a day or a channel may lack") {
   const TemporaryFolder folder;
   const std::string path = folder / "wb.nc";
   VariableFile out(path);

@@ -72,17 +72,21 @@ TEST_CASE("forecast reader: variables with start, lead and level in any order") 
     for (int start = 0; start < 2; ++start)
       for (int lead = 0; lead < 3; ++lead)
         for (int level = 0; level < 2; ++level) {
-          const std::vector<float> values = plane(reader, static_cast<std::size_t>(start), static_cast<std::size_t>(lead),
-                                                  static_cast<std::size_t>(level));
+          const std::vector<float> values = plane(reader, static_cast<std::size_t>(start),
+                                                  static_cast<std::size_t>(lead), static_cast<std::size_t>(level));
           for (int i = 0; i < 6; ++i)
-            CHECK(values[static_cast<std::size_t>(i)] == static_cast<float>(value_at(start, lead, level, i / 2, i % 2)));
+            CHECK(values[static_cast<std::size_t>(i)] ==
+                  static_cast<float>(value_at(start, lead, level, i / 2, i % 2)));
         }
   }
 }
 
 TEST_CASE("forecast reader: lead times in any unit of time") {
   const TemporaryFolder folder;
-  for (const auto& [units, lead] : {std::pair("hours", 36.0), {"days", 1.5}, {"minutes", 2160.0}, {"seconds", 129600.0},
+  for (const auto& [units, lead] : {std::pair("hours", 36.0),
+                                    {"days", 1.5},
+                                    {"minutes", 2160.0},
+                                    {"seconds", 129600.0},
                                     {"nanoseconds", 129600e9}}) {
     const std::string path = folder / "f.nc";
     VariableFile out(path);
@@ -152,7 +156,7 @@ TEST_CASE("forecast reader: the .h5 files of isobar forecast, of several leads a
   CHECK_THROWS_WITH(ForecastReader(folder / "e.h5", 6), ContainsSubstring("'fields' without 'lead'"));
 }
 
-TEST_CASE("forecast reader: missing points are NaN; an infinity and files that are no forecasts are refused") {
+TEST_CASE("forecast reader: missing points are NaN, an infinity and files that are no forecasts are refused") {
   const TemporaryFolder folder;
   const auto write = [&](const std::string& name, double value, const Numbers& leads, const std::string& units,
                          const Names& axes = {"time", "prediction_timedelta", "latitude", "longitude"}) {

@@ -37,9 +37,10 @@ TEST_CASE("grid match: a crop, rows in the other direction, columns that begin e
 }
 
 TEST_CASE("grid match: another grid is refused with both") {
-  CHECK_THROWS_WITH(taken({1, 1, Numbers{45}, Numbers{0}, "f.nc"}, kHeld),
-                    ContainsSubstring("f.nc: its grid of 1 x 1 points, latitudes 45, longitudes 0 is not within that of "
-                                      "truth.nc: 4 x 4 points, latitudes 60 ... -30, longitudes 0 ... 270"));
+  CHECK_THROWS_WITH(
+      taken({1, 1, Numbers{45}, Numbers{0}, "f.nc"}, kHeld),
+      ContainsSubstring("f.nc: its grid of 1 x 1 points, latitudes 45, longitudes 0 is not within that of "
+                        "truth.nc: 4 x 4 points, latitudes 60 ... -30, longitudes 0 ... 270"));
   CHECK_THROWS_WITH(taken({1, 1, Numbers{60}, Numbers{45}, "f.nc"}, kHeld), ContainsSubstring("is not within"));
   CHECK_THROWS_WITH(taken({1, 1, Numbers{60.02}, Numbers{0}, "f.nc"}, kHeld), ContainsSubstring("is not within"));
   CHECK_THROWS_WITH(taken({5, 1, {}, {}, "f.nc"}, kHeld), ContainsSubstring("no latitudes"));

@@ -36,7 +36,7 @@ TEST_CASE("curves: a line goes through its points, and a gap is not bridged") {
   CHECK_FALSE(rows_of_color(image, column(21), color).empty());
 }
 
-TEST_CASE("curves: nothing, one point and equal values are drawn; unequal counts are refused") {
+TEST_CASE("curves: nothing, one point and equal values are drawn, unequal counts are refused") {
   CHECK_NOTHROW(draw_curves({}, {}));
   CHECK_NOTHROW(draw_curves({}, std::vector<Curve>{{"a", {1}, {std::nan("")}, {}}}));
   const Image image = draw_curves({}, std::vector<Curve>{{"a", {1}, {7}, curve_color(1)}});

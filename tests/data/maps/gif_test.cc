@@ -143,7 +143,8 @@ Bytes repeatable(std::size_t count, int period) {
 
 TEST_CASE("gif: LZW gives back what it got, with every number of bits and after the table is full") {
   for (const int period : {0, 1, 2, 7, 256})
-    for (const std::size_t count : {0, 1, 2, 3, 254, 255, 256, 257, 766, 767, 768, 3838, 3839, 3840, 3841, 20000, 300000}) {
+    for (const std::size_t count :
+         {0, 1, 2, 3, 254, 255, 256, 257, 766, 767, 768, 3838, 3839, 3840, 3841, 20000, 300000}) {
       const Bytes bytes = repeatable(count, period);
       INFO("period " << period << ", " << count << " bytes");
       CHECK(decoded_lzw(gif_lzw(bytes)) == bytes);
@@ -175,10 +176,11 @@ TEST_CASE("gif: an animation of pictures with few colours is exact") {
   CHECK_THROWS_WITH(other.add(Image(11, 37)), ContainsSubstring("11 x 37 pixels follows one of 37 x 11"));
 }
 
-TEST_CASE("palette: at most 256 colours, near those of the picture; exact for up to 256") {
+TEST_CASE("palette: at most 256 colours, near those of the picture, exact for up to 256") {
   Image many(64, 64);
   for (int y = 0; y < 64; ++y)
-    for (int x = 0; x < 64; ++x) many.at(x, y) = {static_cast<std::uint8_t>(4 * x), static_cast<std::uint8_t>(4 * y), 77};
+    for (int x = 0; x < 64; ++x)
+      many.at(x, y) = {static_cast<std::uint8_t>(4 * x), static_cast<std::uint8_t>(4 * y), 77};
   const PaletteImage drawn = with_palette(many);
   CHECK(drawn.colors.size() == 256);
   int furthest = 0;

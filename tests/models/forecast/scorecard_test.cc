@@ -62,7 +62,7 @@ TEST_CASE("scorecard: two starts by hand") {
   CHECK(score.activity() == Approx((std::sqrt(7.0) + std::sqrt(4.0)) / 2).epsilon(1e-14));
 }
 
-TEST_CASE("scorecard: a start counts as much as another, whatever points it misses; none without any point") {
+TEST_CASE("scorecard: a start counts as much as another, whatever points it misses, none without any point") {
   const Score score = score_of({{Numbers{3, kNan, 5}, Numbers{1, 1, kNan}, Numbers{}},
                                 {Numbers{1, 2, 3}, Numbers{1, 1, 1}, Numbers{}},
                                 {Numbers{1, 1, 1}, Numbers{kNan, kNan, kNan}, Numbers{}}});
@@ -84,8 +84,8 @@ TEST_CASE("scorecard: a start counts as much as another, whatever points it miss
 }
 
 TEST_CASE("scorecard: winds are the pairs of one level, in any spelling") {
-  const auto winds = wind_vectors(std::vector<std::string>{"v850", "u10", "t2m", "u850", "10m_v_component_of_wind", "u500",
-                                                           "u", "uv1"});
+  const auto winds = wind_vectors(
+      std::vector<std::string>{"v850", "u10", "t2m", "u850", "10m_v_component_of_wind", "u500", "u", "uv1"});
   REQUIRE(winds.size() == 2);
   CHECK(winds[0].name == "wind10");
   CHECK(winds[0].u == 1);
@@ -124,7 +124,8 @@ TEST_CASE("scorecard: every score of every kind equals its formula over all star
     for (std::size_t kind = 0; kind < 4; ++kind) {
       const auto forecast_at = [&](const Start& s, std::size_t channel, std::size_t point) -> double {
         const std::size_t i = channel * kPoints + point;
-        const double o0 = static_cast<double>(s.o0[i]), c0 = static_cast<double>(s.c0[i]), c = static_cast<double>(s.c[i]);
+        const double o0 = static_cast<double>(s.o0[i]), c0 = static_cast<double>(s.c0[i]),
+                     c = static_cast<double>(s.c[i]);
         if (kind == 0) return static_cast<double>(s.f[i]);
         return kind == 1 ? o0 : kind == 2 ? c : c + damping[channel] * (o0 - c0);
       };

@@ -210,11 +210,12 @@ TEST_CASE("scoring: climatology, ACC and damped persistence over 28 February of 
   }
 }
 
-TEST_CASE("scoring: files of other starts are one set; a range takes starts; a forecast's gaps are told") {
+TEST_CASE("scoring: files of other starts are one set, a range takes starts, a forecast's gaps are told") {
   const TemporaryFolder folder;
   const std::string truth = write_truth(folder / "truth.nc"), first = write_forecast_file(folder / "a.nc"),
                     second = write_forecast_file(
-                        folder / "b.nc", {.starts = {60, 474, 600}, .leads = {6, 12}, .northwards = false, .missing_at = 60});
+                        folder / "b.nc",
+                        {.starts = {60, 474, 600}, .leads = {6, 12}, .northwards = false, .missing_at = 60});
   ForecastScoring scoring({.forecasts = {second, first}, .truth = {truth}});
   scoring.run();
   CHECK(scoring.starts().size() == 4);  // of 474 and 600 hours nothing is known
@@ -257,9 +258,9 @@ TEST_CASE("scoring: what does not fit is refused with both") {
              ContainsSubstring("x.nc has no dates"));
   CHECK_THAT(refusal({.forecasts = {forecast}, .truth = {write_truth(folder / "y.nc", {.units_of_time = "hours"})}}),
              ContainsSubstring("y.nc has no dates"));
-  CHECK_THAT(refusal({.forecasts = {forecast},
-                      .truth = {write_truth(folder / "y.nc", {.latitudes = {61, 31, 1, -29}})}}),
-             ContainsSubstring("f.nc: its grid of 4 x 4 points") && ContainsSubstring("y.nc"));
+  CHECK_THAT(
+      refusal({.forecasts = {forecast}, .truth = {write_truth(folder / "y.nc", {.latitudes = {61, 31, 1, -29}})}}),
+      ContainsSubstring("f.nc: its grid of 4 x 4 points") && ContainsSubstring("y.nc"));
   CHECK_THAT(refusal({.forecasts = {forecast}, .truth = {truth}, .channels = {"t2n"}}),
              ContainsSubstring("f.nc has no channel t2n; did you mean t2m?"));
   CHECK_THAT(refusal({.forecasts = {forecast}, .truth = {truth}, .channels = {"cape"}}),
@@ -277,10 +278,9 @@ TEST_CASE("scoring: a climatology in other units, without a channel, a day or an
     });
   };
   const auto write = [&](const TruthFile& file, const Names& channels = {}) {
-    write_climatology(FieldSeries({.paths = {write_truth(folder / "z.nc", file)},
-                                   .channels = channels,
-                                   .choose = !channels.empty()}),
-                      climatology, {.window = 1});
+    write_climatology(
+        FieldSeries({.paths = {write_truth(folder / "z.nc", file)}, .channels = channels, .choose = !channels.empty()}),
+        climatology, {.window = 1});
   };
   write({});
   CHECK(outcome().empty());

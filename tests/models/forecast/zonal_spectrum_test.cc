@@ -21,7 +21,8 @@ TEST_CASE("zonal spectrum: transforms equal their definition, for powers of two,
     for (std::size_t k = 0; k < waves.size(); ++k) {
       std::complex<double> sum = 0;
       for (std::size_t j = 0; j < row.size(); ++j)
-        sum += row[j] * std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(j * k) / static_cast<double>(width));
+        sum +=
+            row[j] * std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(j * k) / static_cast<double>(width));
       INFO("width " << width << " k " << k);
       CHECK(std::abs(waves[k] - sum) < 1e-12 * static_cast<double>(width));
     }

@@ -2,7 +2,7 @@
 // With S and N the sum and the number of all values of a day number and hour that there are, w the weights of a window
 // of days, C(day) = sum_j w_j S(day + j) / sum_j w_j N(day + j); day + j goes on from the last day to the first.
 //
-// docs/forecasting.md describes the command. Formula: WeatherBench 2 (Rasp et al. 2024), scripts/compute_climatology.py.
+// docs/forecasting.md describes the command. Formula: WeatherBench 2 (Rasp et al. 2024), its compute_climatology.py.
 #pragma once
 
 #include <cstdint>

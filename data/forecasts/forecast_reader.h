@@ -1,7 +1,7 @@
 // Reads forecasts, ours or anyone's: fields by start and lead time.
 //
 // - Named variables on the axes time (the start), prediction_timedelta (or step, lead_time, ...), latitude, longitude
-//   and maybe level, in any order: NetCDF, HDF5 with dimensions, Zarr. One start may be a scalar in place of an axis. A
+//   and maybe level, in any order: NetCDF, HDF5 with dimensions, Zarr. One start or one lead time may be a scalar. A
 //   level is a part of a channel's name, as in data (data/fields/variable_fields.h).
 // - The .h5 files of `isobar forecast`: `fields` [lead, channel, LAT, LON] of one start, with `lead` [steps of the data]
 //   and the valid times as `time`.

@@ -14,8 +14,8 @@
 namespace isobar {
 namespace {
 
-constexpr int kWidth = 900, kHeight = 560, kLeft = 86, kRight = 30, kTop = 92, kBottom = 64, kTicks = 8;
-constexpr Rgb kInk{38, 38, 38}, kFrame{90, 90, 90}, kGrid{222, 222, 222};
+constexpr int kWidth = 900, kHeight = 560, kLeft = 86, kRight = 30, kTop = 92, kBottom = 64, kMaxTicks = 8;
+constexpr Rgb kGridLine{222, 222, 222};
 
 // The range of all finite points' coordinates; a positive width even if they are equal or none.
 NumberRange range_of(std::span<const Curve> curves, std::vector<double> Curve::*axis, bool from_zero) {
@@ -44,16 +44,16 @@ struct Plot {
 
 void draw_axes(Image& image, const Plot& plot, const CurveLabels& labels) {
   const double left = kLeft, right = kWidth - kRight, top = kTop, bottom = kHeight - kBottom;
-  const Ticks columns = round_ticks(plot.x, kTicks), rows = round_ticks(plot.y, kTicks);
+  const Ticks columns = round_ticks(plot.x, kMaxTicks), rows = round_ticks(plot.y, kMaxTicks);
   for (const double value : columns.values) {
     const double x = plot.column(value);
-    draw_line(image, std::array<PenPoint, 2>{{{x, top}, {x, bottom}}}, 1, kGrid);
+    draw_line(image, std::array<PenPoint, 2>{{{x, top}, {x, bottom}}}, 1, kGridLine);
     draw_text(image, x, bottom + 20, number_text(value, columns.decimals),
               {.size = 9.5, .color = kInk, .align = Align::centre});
   }
   for (const double value : rows.values) {
     const double y = plot.row(value);
-    draw_line(image, std::array<PenPoint, 2>{{{left, y}, {right, y}}}, 1, kGrid);
+    draw_line(image, std::array<PenPoint, 2>{{{left, y}, {right, y}}}, 1, kGridLine);
     draw_text(image, left - 10, y + 4.5, number_text(value, rows.decimals),
               {.size = 9.5, .color = kInk, .align = Align::right});
   }

@@ -16,8 +16,6 @@
 namespace isobar {
 namespace {
 
-constexpr Rgb kInk{38, 38, 38};
-constexpr Rgb kFrame{90, 90, 90};
 constexpr Rgb kGraticule{0, 0, 0};
 constexpr double kGraticuleShare = 0.22;
 constexpr Rgb kMissing{160, 160, 160};

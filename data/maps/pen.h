@@ -7,6 +7,9 @@
 
 namespace isobar {
 
+inline constexpr Rgb kInk{38, 38, 38};    // of text
+inline constexpr Rgb kFrame{90, 90, 90};  // of lines round pictures
+
 struct PenPoint {
   double x, y;
 };

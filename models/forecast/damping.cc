@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 
+#include "data/fields/spread_steps.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

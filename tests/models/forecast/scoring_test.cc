@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/fields/spread_steps.h"
 #include "data/forecasts/climatology.h"
 #include "engine/files/reader.h"
 #include "kernels/common/check.h"

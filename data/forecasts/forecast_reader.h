@@ -3,8 +3,8 @@
 // - Named variables on the axes time (the start), prediction_timedelta (or step, lead_time, ...), latitude, longitude
 //   and maybe level, in any order: NetCDF, HDF5 with dimensions, Zarr. One start or one lead time may be a scalar. A
 //   level is a part of a channel's name, as in data (data/fields/variable_fields.h).
-// - The .h5 files of `isobar forecast`: `fields` [lead, channel, LAT, LON] of one start, with `lead` [steps of the data]
-//   and the valid times as `time`.
+// - The .h5 files of `isobar forecast`: `fields` [lead, channel, LAT, LON] of one start, with `lead`, in steps of the
+//   data, and the valid times as `time`.
 #pragma once
 
 #include <cstdint>

@@ -96,6 +96,8 @@ hdf5::File create_file(const FieldSeries& data, const std::string& path, const C
                       options.days == DayNumbers::calendar
                           ? "day of a leap year: 29 February is 60, 1 March of every year is 61"
                           : "day of the year: 1 March is 60, or 61 in a leap year");
+  file.write_attribute(day, kFirstTime, data.time_of(data.range()[0]).iso());
+  file.write_attribute(day, kLastTime, data.time_of(data.range()[1] - 1).iso());
   write_axis(file, "latitude", data.latitudes(), "degrees_north");
   write_axis(file, "longitude", data.longitudes(), "degrees_east");
   const std::array<std::int64_t, 4> shape{std::ssize(hours), kClimatologyDays, data.height(), data.width()};

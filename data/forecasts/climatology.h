@@ -28,6 +28,10 @@ struct EnumNames<DayNumbers> {
 
 inline constexpr std::int64_t kClimatologyDays = 366;
 
+// Attributes of the axis of days: the first and the last time that the means are of, as StepTime::iso() writes them.
+inline constexpr const char* kFirstTime = "first_time";
+inline constexpr const char* kLastTime = "last_time";
+
 // The day number, from 0, and the minute of the day, of a time rounded to a minute.
 struct ClimatologySlot {
   std::int64_t day = 0, minute = 0;

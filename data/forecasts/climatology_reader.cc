@@ -16,7 +16,8 @@ namespace isobar {
 ClimatologyReader::~ClimatologyReader() = default;
 
 ClimatologyReader::ClimatologyReader(const std::string& path) {
-  OpenedPlanes opened = open_variable_planes(open_stored_arrays(path), FieldPlan::climatology, nullptr);
+  const std::shared_ptr<const StoredArrays> arrays = open_stored_arrays(path);
+  OpenedPlanes opened = open_variable_planes(arrays, FieldPlan::climatology, nullptr);
   const FieldFacts& facts = opened.fields.facts;
   channels_ = facts.channel_names;
   units_ = facts.units;
@@ -29,6 +30,11 @@ ClimatologyReader::ClimatologyReader(const std::string& path) {
            .latitudes = facts.latitudes,
            .longitudes = facts.longitudes,
            .source = path};
+  if (const ArrayInfo* const axis = arrays->find(opened.outer.name)) {
+    const std::string first = text_attribute(*axis, kFirstTime), last = text_attribute(*axis, kLastTime);
+    if (!first.empty() && !last.empty())
+      times_ = {parse_date(first, path + ": " + kFirstTime).begin, parse_date(last, path + ": " + kLastTime).begin};
+  }
   reader_ = std::move(opened.fields.reader);
 }
 

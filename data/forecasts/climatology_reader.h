@@ -2,7 +2,9 @@
 // longitude and maybe level, in any order.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,8 @@ class ClimatologyReader {
   const std::vector<std::string>& channels() const { return channels_; }
   const std::vector<std::string>& units() const { return units_; }  // [channels], "" if one is not given
   const FieldGrid& grid() const { return grid_; }
+  // Hours since 1970 of the first and the last time that the means are of; none: the file does not say.
+  const std::optional<std::array<double, 2>>& times() const { return times_; }
 
   // The field of a channel at a time, [LAT, LON]; missing points are NaN. Error naming the file, the day and the hour
   // if it has none, or no value of this channel. Thread-safe.
@@ -35,6 +39,7 @@ class ClimatologyReader {
   std::vector<double> days_, hours_;  // as stored; hours empty: the climatology is of days
   DayNumbers numbers_ = DayNumbers::calendar;
   FieldGrid grid_;
+  std::optional<std::array<double, 2>> times_;
 };
 
 }  // namespace isobar

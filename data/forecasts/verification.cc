@@ -99,6 +99,11 @@ ClimatologyFields::ClimatologyFields(const std::string& path, const ScoredChanne
       match_(grid, reader_.grid()),
       points_(grid.points()) {}
 
+bool ClimatologyFields::holds(double hours_since_1970) const {
+  const auto& times = reader_.times();
+  return times && hours_since_1970 >= times->front() && hours_since_1970 <= times->back();
+}
+
 std::vector<float> ClimatologyFields::read(const StepTime& time) const {
   const FieldGrid& held = reader_.grid();
   std::vector<float> plane = all_planes(1, held.points()), fields = all_planes(numbers_.size(), points_);

@@ -50,6 +50,8 @@ class ClimatologyFields {
   ClimatologyFields(const std::string& path, const ScoredChannels& channels, const FieldGrid& grid);
 
   const std::string& path() const { return reader_.path(); }
+  // Whether the means are known to be of this time too.
+  bool holds(double hours_since_1970) const;
   // [channels, LAT, LON] at a time.
   std::vector<float> read(const StepTime& time) const;
 

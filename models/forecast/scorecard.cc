@@ -159,28 +159,33 @@ Scorecard::Planes Scorecard::planes_of(std::int64_t lead, const ScoredCase& fiel
   return planes;
 }
 
+// A task needs the planes of a channel or two, so that memory is bounded by the threads.
 void Scorecard::add(std::int64_t lead, const ScoredCase& fields) {
-  const std::size_t channels = options_.channels.size(), width = static_cast<std::size_t>(options_.width);
-  std::vector<Planes> planes(channels);
-  parallel_tasks(static_cast<std::int64_t>(channels), options_.threads, [&](std::int64_t task) {
-    const auto channel = static_cast<std::size_t>(task);
-    planes[channel] = planes_of(lead, fields, channel);
-    const Planes& own = planes[channel];
-    for (std::size_t of = 0; of < own.forecasts.size(); ++of) {
-      if (own.forecasts[of].empty()) continue;
-      std::vector<ScoreMoments> totals(options_.regions.size());
-      for (std::size_t row = 0; row * width < own.truth.size(); ++row) {
-        const auto part = [&](const std::vector<double>& plane) {
-          return plane.empty() ? std::span<const double>() : std::span(plane).subspan(row * width, width);
-        };
-        const ScoreMoments moments = row_moments(part(own.forecasts[of]), part(own.truth), part(own.climatology));
-        for (std::size_t r = 0; r < totals.size(); ++r) totals[r].add(moments, options_.regions[r].row_weights[row]);
-      }
-      for (std::size_t r = 0; r < totals.size(); ++r) scores_[place(of, r, lead, channel, channels)].add(totals[r]);
-    }
+  const std::size_t channels = options_.channels.size();
+  parallel_tasks(static_cast<std::int64_t>(channels + winds_.size()), options_.threads, [&](std::int64_t task) {
+    const auto number = static_cast<std::size_t>(task);
+    if (number < channels) return add_channel(lead, number, planes_of(lead, fields, number));
+    const WindVector& wind = winds_[number - channels];
+    add_wind(lead, number - channels, planes_of(lead, fields, wind.u), planes_of(lead, fields, wind.v));
   });
-  for (std::size_t wind = 0; wind < winds_.size(); ++wind)
-    add_wind(lead, wind, planes[winds_[wind].u], planes[winds_[wind].v]);
+}
+
+void Scorecard::add_channel(std::int64_t lead, std::size_t channel, const Planes& planes) {
+  const auto width = static_cast<std::size_t>(options_.width);
+  for (std::size_t of = 0; of < planes.forecasts.size(); ++of) {
+    if (planes.forecasts[of].empty()) continue;
+    std::vector<ScoreMoments> totals(options_.regions.size());
+    for (std::size_t row = 0; row * width < planes.truth.size(); ++row) {
+      const auto part = [&](const std::vector<double>& plane) {
+        return plane.empty() ? std::span<const double>() : std::span(plane).subspan(row * width, width);
+      };
+      const ScoreMoments moments =
+          row_moments(part(planes.forecasts[of]), part(planes.truth), part(planes.climatology));
+      for (std::size_t r = 0; r < totals.size(); ++r) totals[r].add(moments, options_.regions[r].row_weights[row]);
+    }
+    for (std::size_t r = 0; r < totals.size(); ++r)
+      scores_[place(of, r, lead, channel, options_.channels.size())].add(totals[r]);
+  }
 }
 
 void Scorecard::add_wind(std::int64_t lead, std::size_t wind, const Planes& u, const Planes& v) {

@@ -125,6 +125,7 @@ class Scorecard {
     std::array<std::vector<double>, kForecastsNames.size()> forecasts;
   };
   Planes planes_of(std::int64_t lead, const ScoredCase& fields, std::size_t channel) const;
+  void add_channel(std::int64_t lead, std::size_t channel, const Planes& planes);
   void add_wind(std::int64_t lead, std::size_t wind, const Planes& u, const Planes& v);
   std::size_t place(std::size_t of, std::size_t region, std::int64_t lead, std::size_t item, std::size_t items) const;
 

@@ -259,10 +259,10 @@ std::vector<std::string> ForecastScoring::notes() const {
                            starts_without_truth_ == 1 ? " start" : " starts"));
   if (options_.climatology.empty())
     notes.push_back("no ACC, no activity and no climatology beside the scores: --climatology names one");
-  else if (options_.train_range)
-    notes.push_back("a climatology, and damped persistence, that hold the scored times flatter themselves");
-  else
+  else if (!options_.train_range)
     notes.push_back("no damped persistence beside the scores: --train-range says where its damping is taken from");
+  if (climatology_ && climatology_->holds(starts_.back().hours))
+    notes.push_back(climatology_->path() + " is a mean of times that are scored too: it flatters itself, and ACC");
   for (std::size_t c = 0; c < channels_.names.size(); ++c) {
     double most = 0;
     for (std::int64_t lead = 0; lead < std::ssize(lead_hours_); ++lead) {

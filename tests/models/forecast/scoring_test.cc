@@ -32,10 +32,6 @@ using Numbers = std::vector<double>;
 
 const Numbers kLatitudes{60, 30, 0, -30}, kLongitudes{0, 90, 180, 270};
 
-double begin() {
-  return parse_date("2020-02-20", "").begin;
-}
-
 // The truth at hours since the beginning.
 double truth_at(double hours, int row, int column) {
   return 280 + std::fmod(hours * 0.37 + row * column, 5.0) + row + std::sin(column + hours / 20);
@@ -165,6 +161,7 @@ TEST_CASE("scoring: climatology, ACC and damped persistence over 28 February of 
                            .climatology = climatology,
                            .train_range = RangeValue(std::array<std::int64_t, 2>{0, 40})});
   scoring.run();
+  CHECK_THAT(scoring.notes().back(), ContainsSubstring("c.nc is a mean of times that are scored too"));
   // The mean of the truth of the days before, at and after it, with the weights 1/4, 1/2, 1/4.
   const auto mean_at = [](double hours, int row, int column) {
     double sum = 0, weights = 0;

@@ -9,6 +9,7 @@ namespace isobar {
 void register_train(CLI::App& app);
 void register_sweep(CLI::App& app);
 void register_forecast(CLI::App& app);
+void register_score(CLI::App& app);
 void register_evaluate(CLI::App& app);
 void register_predict(CLI::App& app);
 void register_generate(CLI::App& app);

@@ -11,12 +11,15 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/outputs.h"
+#include "apps/step_range.h"
 #include "apps/text_flags.h"
 #include "data/fields/convert.h"
 #include "data/fields/describe.h"
 #include "data/fields/field_series.h"
 #include "data/fields/statistics.h"
 #include "data/files/hdf5.h"
+#include "data/forecasts/climatology.h"
 #include "data/synthetic/nbody_box.h"
 #include "data/synthetic/synth.h"
 #include "data/text/token_tools.h"
@@ -96,20 +99,6 @@ std::set<std::size_t> files_in_range(const FieldSeries& dataset) {
   return files;
 }
 
-// Steps if both texts are whole numbers; else dates, which the data set checks.
-RangeValue range_of(const std::string& first, const std::string& last) {
-  const auto step = [](const std::string& text) -> std::optional<std::int64_t> {
-    std::int64_t number = 0;
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data(), end, number);
-    return error == std::errc() && rest == end ? std::optional(number) : std::nullopt;
-  };
-  const auto begin = step(first), end = step(last);
-  if (begin && end) return StepRange{*begin, *end};
-  ISOBAR_CHECK(!begin && !end, "--range ", first, ' ', last, " is a step and a date; expected two steps or two dates");
-  return std::array{first, last};
-}
-
 void register_stats(CLI::App& data) {
   struct Settings {
     std::vector<std::string> paths, channels, range;
@@ -140,7 +129,7 @@ void register_stats(CLI::App& data) {
                                .range_key = "--range"};
     if (settings->allow_missing)
       options.missing = options.choose ? options.channels : FieldSeries(options).channel_names();
-    if (!settings->range.empty()) options.range = range_of(settings->range[0], settings->range[1]);
+    if (!settings->range.empty()) options.range = range_of("--range", settings->range);
     const FieldSeries dataset(options);
     const ComputedStatistics statistics =
         compute_statistics(dataset, settings->threads, kStatisticsWindow, TimeDifferences::computed);
@@ -149,6 +138,55 @@ void register_stats(CLI::App& data) {
               << counted(dataset.range()[1] - dataset.range()[0], "step") << " of "
               << counted(std::ssize(files_in_range(dataset)), "file") << ", " << counted(statistics.pairs, "pair")
               << " of them " << time_apart(dataset) << " apart; written to " << settings->out << '\n';
+  });
+}
+
+void register_climatology(CLI::App& data) {
+  struct Settings {
+    std::vector<std::string> paths, channels, range;
+    std::string out, days = "calendar";
+    ClimatologyOptions climatology;
+    bool allow_missing = false;
+  };
+  auto settings = std::make_shared<Settings>();
+  CLI::App* command =
+      data.add_subcommand("climatology", "Compute the mean field of each day of the year and hour of the day");
+  command->add_option("PATH", settings->paths, "folders of files of fields, or files")->required();
+  command->add_option("--out", settings->out, "FILE.nc or FILE.h5 for the means")->required();
+  command->add_option("--channels", settings->channels, "A,B,...: of these channels, in this order")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->add_option("--range", settings->range, "FIRST END: of these steps; or DATE DATE: both belong to it")
+      ->expected(2);
+  command
+      ->add_option("--days", settings->days,
+                   "calendar: 29 February has its own number; dayofyear: as WeatherBench numbers days")
+      ->check(CLI::IsMember({"calendar", "dayofyear"}))
+      ->capture_default_str();
+  command->add_option("--window", settings->climatology.window, "odd number of days that are averaged, triangular")
+      ->capture_default_str();
+  command->add_flag("--allow-missing", settings->allow_missing, "leave missing values out instead of refusing them");
+  command->add_option("--threads", settings->climatology.threads, "0: as many as there are")->capture_default_str();
+  command->callback([settings] {
+    settings->climatology.days = *enum_named<DayNumbers>(settings->days);
+    FieldSeriesOptions options{.paths = settings->paths,
+                               .channels = settings->channels,
+                               .choose = !settings->channels.empty(),
+                               .range_key = "--range"};
+    if (settings->allow_missing)
+      options.missing = options.choose ? options.channels : FieldSeries(options).channel_names();
+    if (!settings->range.empty()) options.range = range_of("--range", settings->range);
+    const FieldSeries dataset(options);
+    CommandInputs inputs{.weights = {}, .data = {}, .statistics = {}};
+    for (std::size_t file = 0; file < dataset.file_count(); ++file) inputs.data.emplace_back(dataset.file_name(file));
+    check_output("--out", settings->out, inputs);
+    check_disk("--out", settings->out, climatology_bytes(dataset));
+    const std::string lack = write_climatology(dataset, settings->out, settings->climatology);
+    std::cout << counted(dataset.range()[1] - dataset.range()[0], "step") << " of "
+              << counted(std::ssize(files_in_range(dataset)), "file") << ", "
+              << dataset.time_of(dataset.range()[0]).iso() << " to " << dataset.time_of(dataset.range()[1] - 1).iso()
+              << "; written to " << settings->out << '\n'
+              << (lack.empty() ? "" : lack + '\n');
   });
 }
 
@@ -211,10 +249,12 @@ void register_trial(CLI::App& data) {
 
 void register_data(CLI::App& app) {
   CLI::App* data = app.add_subcommand(
-      "data", "Make synthetic data, compute statistics, convert and look at data, make tokens of text");
+      "data",
+      "Make synthetic data, compute statistics and climatologies, convert and look at data, make tokens of text");
   data->require_subcommand(1);
   register_synth(*data);
   register_stats(*data);
+  register_climatology(*data);
   register_convert(*data);
   register_data_info(*data);
   register_text_commands(*data);

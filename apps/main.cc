@@ -152,6 +152,7 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
     isobar::register_train(app);
     isobar::register_sweep(app);
     isobar::register_forecast(app);
+    isobar::register_score(app);
     isobar::register_evaluate(app);
     isobar::register_predict(app);
     isobar::register_generate(app);

@@ -77,11 +77,6 @@ void add_tutorial_run_flags(CLI::App& command, TrainFlags& o) {
   flag("--disable-broadcast-buffers", o.disable_broadcast_buffers, "the model has no buffers to broadcast");
 }
 
-ContextForm form_named(const std::string& name) {
-  const auto& names = EnumNames<ContextForm>::names;
-  return static_cast<ContextForm>(std::ranges::find(names, name) - names.begin());
-}
-
 // The config to start from. A resumed run uses its own.
 NamedConfig base_config(const TrainFlags& o) {
   const std::string& name = o.config.config;
@@ -214,7 +209,7 @@ MeshSizes sizes_of(const TrainFlags& o) {
 Parallel start_parallel(const Communicator& world, const TrainFlags& o) {
   Parallel parallel = Parallel::start(world, sizes_of(o), o.parallel_order, exchange_of(o));
   parallel.sequence = o.sequence_parallel;
-  parallel.form = form_named(o.context_form);
+  parallel.form = *enum_named<ContextForm>(o.context_form);
   return parallel;
 }
 
@@ -223,7 +218,7 @@ PlannedRank planned_rank(const TrainFlags& o, std::int64_t rank) {
           .order = o.parallel_order,
           .exchange = exchange_of(o),
           .sequence = o.sequence_parallel,
-          .form = form_named(o.context_form),
+          .form = *enum_named<ContextForm>(o.context_form),
           .rank = rank};
 }
 

@@ -9,6 +9,7 @@
 // here.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -29,6 +30,14 @@ struct EnumNames;
 template <class E>
 const char* name_of_enum(E value) {
   return EnumNames<E>::names[static_cast<std::size_t>(value)];
+}
+
+// The value with this name, as it is written in a list of names; none for another name.
+template <class E>
+std::optional<E> enum_named(const std::string& name) {
+  const auto& names = EnumNames<E>::names;
+  const auto found = std::ranges::find(names, name);
+  return found == names.end() ? std::nullopt : std::optional(static_cast<E>(found - names.begin()));
 }
 
 // A member of an enum type, with the names of its values.

@@ -60,6 +60,8 @@ class OpenedRecipe : public TaskSource {  // is not copied: samples refer to the
   // How training changes what it reads. By default it never does.
   virtual std::vector<TrainingStage> stages() const { return {{0, &train()}}; }
   virtual const Dataset& valid() const = 0;
+  // What validations judge besides, by Task::also_metrics(), with no say in which weights are the best; null: nothing.
+  virtual const Dataset* also_valid() const { return nullptr; }
   virtual const Dataset* test() const = 0;  // scored once, at the end; null: the config names none
 
   // What opening has filled, chosen and made, for people, one sentence each.

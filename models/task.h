@@ -114,6 +114,8 @@ class Task {
   virtual std::string describe_uncounted() const { return {}; }
 
   virtual std::unique_ptr<Metrics> metrics() const = 0;
+  // Of OpenedRecipe::also_valid(), if there is such a set.
+  virtual std::unique_ptr<Metrics> also_metrics() const { return nullptr; }
   // Adds the batch to metrics that this task made. Nothing is recorded.
   virtual void score(const Batch& batch, Metrics& metrics) const = 0;
 

@@ -108,13 +108,28 @@ void Journal::epoch_end(std::int64_t iteration, std::int64_t epoch, const Tally&
   board_.scalar("Seconds waited for data", tally.data_seconds, iteration);
 }
 
-void Journal::valid(std::int64_t iteration, std::int64_t epoch, const Metrics& metrics, double seconds) {
-  const Report report = metrics.report(DataSplit::valid);
-  ordered_json line{{"event", "valid"}, {"iteration", iteration}, {"epoch", epoch}, {"loss", metrics.loss()}};
+Report ValidationMetrics::report() const {
+  Report report = valid->report(DataSplit::valid);
+  if (also == nullptr) return report;
+  const Report other = also->report(DataSplit::valid);
+  const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+  append(report.line, other.line);
+  append(report.summary, other.summary);
+  append(report.scalars, other.scalars);
+  append(report.charts, other.charts);
+  report.sentence += "; " + other.sentence;
+  report.table += "\n" + other.table;
+  return report;
+}
+
+void Journal::valid(std::int64_t iteration, std::int64_t epoch, const ValidationMetrics& metrics, double seconds) {
+  const Report report = metrics.report();
+  const double loss = metrics.valid->loss();
+  ordered_json line{{"event", "valid"}, {"iteration", iteration}, {"epoch", epoch}, {"loss", loss}};
   add_figures(line, report.line);
   folder_.append_metrics(line);
-  log(lines_->validated({.loss = metrics.loss(), .seconds = seconds, .sentence = report.sentence}));
-  board_.scalar("Loss/valid", metrics.loss(), iteration);
+  log(lines_->validated({.loss = loss, .seconds = seconds, .sentence = report.sentence}));
+  board_.scalar("Loss/valid", loss, iteration);
   for (const auto& [tag, value] : report.scalars) board_.scalar(tag, value, iteration);
   if (!charts_are_written_ && !report.charts.empty()) board_.charts(report.charts);
   charts_are_written_ = true;
@@ -131,13 +146,13 @@ void Journal::pictures(std::int64_t iteration, const std::vector<Picture>& pictu
   }
 }
 
-void Journal::summary(const Result& result, const Metrics& metrics, const Task& task) {
-  const Report report = metrics.report(DataSplit::valid);
+void Journal::summary(const Result& result, const ValidationMetrics& metrics, const Task& task) {
+  const Report report = metrics.report();
   const std::optional<Report> test =
       result.test == nullptr ? std::nullopt : std::optional(result.test->report(DataSplit::test));
   ordered_json summary{{"device", name_of(task.device().kind)},   {"precision", facts_.precision},
                        {"parameters", task.parameters().count()}, {"iterations", result.iterations},
-                       {"train_loss", result.train_loss},         {"val_loss", metrics.loss()}};
+                       {"train_loss", result.train_loss},         {"val_loss", metrics.valid->loss()}};
   add_figures(summary, report.summary);
   summary.update({{"samples_per_second", result.samples_per_second},
                   {"data_seconds", result.data_seconds},

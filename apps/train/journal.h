@@ -45,6 +45,14 @@ struct RunFacts {
 // {"rmse", "t2m", 0.5} becomes "rmse": {"t2m": 0.5}.
 void add_figures(nlohmann::ordered_json& object, const std::vector<Figure>& figures);
 
+// Of a validation: of its set, and of what it judged besides (OpenedRecipe::also_valid), null: nothing.
+struct ValidationMetrics {
+  const Metrics* valid = nullptr;
+  const Metrics* also = nullptr;
+
+  Report report() const;  // of both
+};
+
 class Journal {
  public:
   // purge_step: for a resumed or restarted run, the first step that TensorBoard must discard; else null.
@@ -57,7 +65,7 @@ class Journal {
   // The loss of the initial weights: of iteration 1, before its update. Plotted at step 0.
   void initial_loss(double loss);
   void epoch_end(std::int64_t iteration, std::int64_t epoch, const Tally& tally, double next_lr);
-  void valid(std::int64_t iteration, std::int64_t epoch, const Metrics& metrics, double seconds);
+  void valid(std::int64_t iteration, std::int64_t epoch, const ValidationMetrics& metrics, double seconds);
   // Pictures for TensorBoard, and images/FILE_ITERATION.png. A file that cannot be written is reported on stderr, and
   // the run continues.
   void pictures(std::int64_t iteration, const std::vector<Picture>& pictures);
@@ -75,7 +83,7 @@ class Journal {
     const Metrics* test = nullptr;                                  // of the test set; null: no test set
     std::int64_t test_iteration = -1;  // iteration of the weights scored on the test set; -1: unknown
   };
-  void summary(const Result& result, const Metrics& metrics, const Task& task);
+  void summary(const Result& result, const ValidationMetrics& metrics, const Task& task);
 
  private:
   void log(const Lines& lines) const;

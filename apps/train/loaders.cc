@@ -123,8 +123,8 @@ Loaders::Loaders(const Dataset& train, const Dataset& valid, const ReadingOption
       valid_(judged(valid)),
       uploads_(device.kind == DeviceKind::cpu ? nullptr : std::make_shared<gpu::OwnedStream>(device)) {}
 
-EvaluationSet Loaders::judged(const Dataset& set) const {
-  return {set, batch_.at_once(), reading_, seed_, device_, rank_};
+EvaluationSet Loaders::judged(const Dataset& set, std::optional<std::int64_t> at_once) const {
+  return {set, at_once.value_or(batch_.at_once()), reading_, seed_, device_, rank_};
 }
 
 void Loaders::try_first_batches() {

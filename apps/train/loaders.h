@@ -88,8 +88,9 @@ class Loaders {
 
   // A batch of it has as many samples as a part of a training batch.
   EvaluationSet& valid() { return valid_; }
-  // The same for another set, which must outlive the result.
-  EvaluationSet judged(const Dataset& set) const;
+  // The same for another set, which must outlive the result; at_once: the samples of its batches over all ranks; none:
+  // as many.
+  EvaluationSet judged(const Dataset& set, std::optional<std::int64_t> at_once = {}) const;
 
   std::int64_t train_samples() const { return train_->samples(); }  // includes samples of dropped incomplete batches
   std::int64_t iterations_per_epoch() const { return parts_per_epoch() / batch_.grad_accumulation; }

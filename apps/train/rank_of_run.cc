@@ -72,8 +72,8 @@ void train_as_rank(const Parallel& parallel, const PlannedRank& planned, OpenedR
       if (setup.comm_report)
         setup.traffic_of_step.push_back(
             predict_step(run.data, trainer_options(run), planned, run.device.kind, stage.samples).traffic);
-    TrainingRun training(folder, std::move(setup), parallel, loaders, run.data.test(), *task, trainer,
-                         run.found.checkpoint);
+    const JudgedSets sets{.also_valid = run.data.also_valid(), .test = run.data.test()};
+    TrainingRun training(folder, std::move(setup), parallel, loaders, sets, *task, trainer, run.found.checkpoint);
     work.reset();
     const TrainingRun::End end = training.train();
     if (outcome != nullptr) outcome->end = end;

@@ -49,17 +49,21 @@ bool profiling_is_on() {
 }  // namespace
 
 TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& parallel, Loaders& loaders,
-                         const Dataset* test, Task& task, Trainer& trainer, const std::optional<Checkpoint>& checkpoint)
+                         const JudgedSets& sets, Task& task, Trainer& trainer,
+                         const std::optional<Checkpoint>& checkpoint)
     : setup_(std::move(setup)),
       parallel_(parallel),
       loaders_(loaders),
-      test_(test),
+      test_(sets.test),
       task_(task),
       trainer_(trainer),
       lines_(make_log_lines(task.log_style())),
       first_iteration_(checkpoint ? checkpoint->step : 0),
       stage_(&stage_after(setup_.stages, first_iteration_)),
-      metrics_(task.metrics()) {
+      metrics_(task.metrics()),
+      also_metrics_(sets.also_valid != nullptr ? task.also_metrics() : nullptr) {
+  // One sample a rank: they are longer.
+  if (also_metrics_) also_.reset(new EvaluationSet(loaders.judged(*sets.also_valid, parallel.dp.size())));
   if (setup_.agrees_late) agreement_.emplace(parallel_.world, 2, task_.device());
   if (folder != nullptr) begin_record(*folder, checkpoint);
   parallel_.world.barrier();  // the store has put the checkpoint back under its own name
@@ -294,7 +298,8 @@ bool TrainingRun::judge(EvaluationSet& set, Metrics& metrics, const std::string&
 
 // False where a stop signal interrupted it.
 bool TrainingRun::run_validation() {
-  is_validated_ = judge(loaders_.valid(), *metrics_, "valid", &Trainer::validate);
+  is_validated_ = judge(loaders_.valid(), *metrics_, "valid", &Trainer::validate) &&
+                  (!also_ || judge(*also_, *also_metrics_, "leads", &Trainer::judge));
   if (!is_validated_) stop_ = true;
   return is_validated_;
 }
@@ -317,7 +322,7 @@ void TrainingRun::validate() {
 }
 
 void TrainingRun::show_validation(double seconds) {
-  if (record_) record_->journal.valid(trainer_.iteration(), epoch(), *metrics_, seconds);
+  if (record_) record_->journal.valid(trainer_.iteration(), epoch(), {metrics_.get(), also_metrics_.get()}, seconds);
   if (parallel_.dp.rank() != 0) return;
   const Working work(parallel_.world, "making pictures");
   // All ranks that share the first rank's samples compute the pictures, and the first one shows them.
@@ -385,7 +390,7 @@ bool TrainingRun::finish() {
   result.layout = {{"dp", parallel_.dp.size()}, {"tp", parallel_.tp.size()}, {"cp", parallel_.cp.size()}};
   result.test = tested_.get();
   result.test_iteration = best_iteration_;
-  record_->journal.summary(result, *metrics_, task_);
+  record_->journal.summary(result, {metrics_.get(), also_metrics_.get()}, task_);
   if (best_loss_)
     log(concat("best validation loss ", *best_loss_,
                best_iteration_ < 0 ? "" : concat(", of iteration ", best_iteration_), ": ",

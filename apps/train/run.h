@@ -47,11 +47,17 @@ struct RunSetup {
   bool agrees_late = false;  // on losses and stopping, an iteration later, where nobody needs it at once
 };
 
+// The sets that are judged besides the validation set; null: none.
+struct JudgedSets {
+  const Dataset* also_valid = nullptr;  // at every validation (OpenedRecipe::also_valid)
+  const Dataset* test = nullptr;        // at the end
+};
+
 class TrainingRun {
  public:
-  // folder: prepared; null on all ranks but the first. loaders: of the stage that the checkpoint is in. test: a set to
-  // score at the end; null: none. checkpoint: where to go on from; none: from the beginning.
-  TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& parallel, Loaders& loaders, const Dataset* test,
+  // folder: prepared; null on all ranks but the first. loaders: of the stage that the checkpoint is in. checkpoint:
+  // where to go on from; none: from the beginning.
+  TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& parallel, Loaders& loaders, const JudgedSets& sets,
               Task& task, Trainer& trainer, const std::optional<Checkpoint>& checkpoint);
 
   enum class End { finished, stopped };
@@ -126,13 +132,15 @@ class TrainingRun {
   CommLedger traffic_, predicted_;  // of its steps; predicted_ with comm_report only
   const TrainingStage* stage_;      // that the loaders read
   std::int64_t saved_iteration_ = -1;
-  std::optional<Step> step_;           // the last one, until the ranks have agreed on it
-  std::optional<AsyncSum> agreement_;  // on it: sum of losses, number of ranks that are to stop
-  std::unique_ptr<Metrics> metrics_;   // of the validation set
-  std::unique_ptr<Metrics> tested_;    // of the test set, once it is scored
-  bool is_validated_ = false;          // metrics_ are those of the current iteration
-  bool stop_ = false;                  // all ranks have agreed to stop
-  std::optional<RunRecord> record_;    // of the first rank
+  std::optional<Step> step_;             // the last one, until the ranks have agreed on it
+  std::optional<AsyncSum> agreement_;    // on it: sum of losses, number of ranks that are to stop
+  std::unique_ptr<Metrics> metrics_;     // of the validation set
+  std::unique_ptr<EvaluationSet> also_;  // what validations judge besides; null: nothing
+  std::unique_ptr<Metrics> also_metrics_;
+  std::unique_ptr<Metrics> tested_;  // of the test set, once it is scored
+  bool is_validated_ = false;        // metrics_ are those of the current iteration
+  bool stop_ = false;                // all ranks have agreed to stop
+  std::optional<RunRecord> record_;  // of the first rank
 };
 
 }  // namespace isobar

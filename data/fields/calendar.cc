@@ -145,6 +145,11 @@ StepTime TimeUnits::at(double value) const {
   return from_seconds(seconds);
 }
 
+StepTime time_at(double hours) {
+  static const TimeUnits units("hours since 1970-01-01", "proleptic_gregorian", "a time");
+  return units.at(hours);
+}
+
 DateText parse_date(const std::string& text, const std::string& where) {
   int year = 0, month = 0, day = 0, hour = 0, minute = 0, used = 0;
   const char* rest = text.c_str();

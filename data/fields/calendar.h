@@ -43,6 +43,9 @@ class TimeUnits {
   double seconds_per_unit_ = 1;
 };
 
+// The time of hours since 1970-01-01T00. Error outside the years 0 to 9999.
+StepTime time_at(double hours);
+
 // The hours that a date means, in UTC: a whole day for "2018-10-01", an instant for "2018-12-20T06" and for
 // "2018-12-20T06:30".
 struct DateText {

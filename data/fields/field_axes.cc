@@ -38,7 +38,11 @@ std::string text_attribute(const ArrayInfo& array, const std::string& name) {
 FieldAxis field_axis(const std::string& name, const ArrayInfo* coordinate) {
   const std::string units = coordinate != nullptr ? text_attribute(*coordinate, "units") : "";
   const std::string standard = coordinate != nullptr ? text_attribute(*coordinate, "standard_name") : "";
-  if (standard == "forecast_period" || name == "prediction_timedelta" || name == "step") return FieldAxis::other;
+  if (standard == "forecast_period" ||
+      is_one_of(name, {"prediction_timedelta", "step", "lead_time", "forecast_period", "lead"}))
+    return FieldAxis::lead;
+  if (is_one_of(name, {"dayofyear", "day_of_year", kCalendarDay})) return FieldAxis::day;
+  if (name == "hour") return FieldAxis::hour;
   if (is_latitude_unit(units) || standard == "latitude" || is_one_of(name, {"lat", "latitude"}))
     return FieldAxis::latitude;
   if (is_longitude_unit(units) || standard == "longitude" || is_one_of(name, {"lon", "longitude"}))

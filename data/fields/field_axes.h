@@ -1,5 +1,6 @@
-// The axes of a variable: which one is time, level, latitude and longitude. They are recognised by the names, units and
-// standard names of their coordinates (CF conventions, section 4), never by their order.
+// The axes of a variable: which one is time, level, latitude and longitude, and of forecasts the lead time, of
+// climatologies day and hour. They are recognised by the names, units and standard names of their coordinates (CF
+// conventions, section 4), never by their order.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,23 @@
 
 namespace isobar {
 
-// experiment: ECMWF's `expver`, where preliminary and final data have an entry each.
-enum class FieldAxis : std::uint8_t { time, pressure_level, model_level, latitude, longitude, experiment, other };
+// experiment: ECMWF's `expver`, where preliminary and final data have an entry each. lead: from the start of a forecast
+// to the time that it is for. day, hour: of a climatology.
+enum class FieldAxis : std::uint8_t {
+  time,
+  lead,
+  day,
+  hour,
+  pressure_level,
+  model_level,
+  latitude,
+  longitude,
+  experiment,
+  other
+};
+
+// The name of an axis of days that gives 29 February a number of its own: 366 days, 1 March is always the 61st.
+inline constexpr const char* kCalendarDay = "calendar_day";
 
 // The axis of this name. coordinate: the array of one dimension with the same name; null: there is none.
 FieldAxis field_axis(const std::string& name, const ArrayInfo* coordinate);

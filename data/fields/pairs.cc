@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "data/fields/spread_steps.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -185,6 +186,14 @@ PairDataset PairDataset::shortened(std::int64_t steps) const {
   ISOBAR_CHECK(steps >= 1 && steps <= window_steps_, name(), ": windows of ", window_steps_, " steps have no ", steps);
   PairDataset view = *this;
   view.window_steps_ = steps;
+  return view;
+}
+
+PairDataset PairDataset::spread(std::int64_t count) const {
+  PairDataset view = *this;
+  view.first_steps_.clear();
+  for (const std::int64_t sample : spread_steps(0, samples(), count, steps_per_day(steps())))
+    view.first_steps_.push_back(step_of(sample));
   return view;
 }
 

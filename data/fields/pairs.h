@@ -85,6 +85,10 @@ class PairDataset : public Dataset {
   // The same samples as windows of fewer steps. Error if `steps` is not between 1 and this data set's.
   PairDataset shortened(std::int64_t steps) const;
 
+  // `count` of the samples, spread over all of them and over the hours of the day (data/fields/spread_steps.h); all of
+  // them if there are no more.
+  PairDataset spread(std::int64_t count) const;
+
   RowBand rows() const { return rows_; }  // of the grid
   std::int64_t window_steps() const { return window_steps_; }
   const Windows& windows() const { return windows_; }

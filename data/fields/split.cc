@@ -132,12 +132,13 @@ double hours_of_lead_time(const std::string& text, const std::string& where) {
   return number * hours;
 }
 
-std::int64_t steps_of_lead_time(const std::string& text, const FieldSeries& data) {
-  const double hours = hours_of_lead_time(text, "config key lead_time"), step = data.labels().step_hours;
-  ISOBAR_CHECK(step > 0, "config key lead_time is ", text, ", but the time from step to step of ", data.file_name(0),
-               " is unknown: set dt");
+std::int64_t steps_of_lead_time(const std::string& text, const FieldSeries& data, const std::string& key) {
+  const std::string where = concat("config key ", key, key == "lead_time" ? " is " : " has ");
+  const double hours = hours_of_lead_time(text, "config key " + key), step = data.labels().step_hours;
+  ISOBAR_CHECK(step > 0, where, text, ", but the time from step to step of ", data.file_name(0), " is unknown",
+               key == "lead_time" ? ": set dt" : "");
   const double steps = std::round(hours / step);
-  ISOBAR_CHECK(steps >= 1 && std::abs(steps * step - hours) <= 1e-6 * hours, "config key lead_time is ", text,
+  ISOBAR_CHECK(steps >= 1 && std::abs(steps * step - hours) <= 1e-6 * hours, where, text,
                ", which is no multiple of the ", hours_text(step), " from step to step of ", data.file_name(0));
   return static_cast<std::int64_t>(steps);
 }

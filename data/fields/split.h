@@ -58,8 +58,8 @@ struct SplitOptions {
 // The hours of a lead time: "6h", "90min", "1d". Error naming `where` for any other text.
 double hours_of_lead_time(const std::string& text, const std::string& where);
 // The steps of `data` that a lead time is. Error naming both numbers if it is no multiple of the step from one to the
-// next, or if that step is unknown.
-std::int64_t steps_of_lead_time(const std::string& text, const FieldSeries& data);
+// next, or if that step is unknown. key: the config key that holds it, for messages.
+std::int64_t steps_of_lead_time(const std::string& text, const FieldSeries& data, const std::string& key = "lead_time");
 
 // A set, the config key of its range and its name in messages.
 struct NamedSet {

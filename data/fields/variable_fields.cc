@@ -21,10 +21,22 @@ namespace {
 
 constexpr std::size_t kNoAxis = std::numeric_limits<std::size_t>::max();
 
+// The two axes whose numbers together are a step; steps have no inner one.
+struct AxesOfSteps {
+  FieldAxis outer;
+  std::optional<FieldAxis> inner;
+};
+constexpr AxesOfSteps axes_of(FieldPlan plan) {
+  if (plan == FieldPlan::forecasts) return {FieldAxis::time, FieldAxis::lead};
+  if (plan == FieldPlan::climatology) return {FieldAxis::day, FieldAxis::hour};
+  return {FieldAxis::time, std::nullopt};
+}
+
 // A variable on latitudes and longitudes. Axes are numbered in the stored order.
 struct GridVariable {
   const ArrayInfo* array = nullptr;
-  std::size_t time = kNoAxis, level = kNoAxis, latitude = kNoAxis, longitude = kNoAxis, experiment = kNoAxis;
+  std::size_t outer = kNoAxis, inner = kNoAxis, level = kNoAxis, latitude = kNoAxis, longitude = kNoAxis,
+              experiment = kNoAxis;
   bool on_model_levels = false;
   bool runs_northwards = false;  // the first row is the southernmost
   Packing packing;
@@ -32,6 +44,7 @@ struct GridVariable {
   std::vector<Experiment> experiments = {};  // entries of the axis expver, final ones first; empty: no such axis
 
   std::int64_t extent(std::size_t axis) const { return axis == kNoAxis ? 1 : array->shape[axis]; }
+  std::int64_t steps() const { return extent(outer) * extent(inner); }
 };
 
 // The coordinate of an axis: the array of one dimension that has the name of the axis.
@@ -41,8 +54,9 @@ const ArrayInfo* coordinate_of(const StoredArrays& arrays, const std::string& ax
 }
 
 std::vector<double> all_numbers(const StoredArrays& arrays, const ArrayInfo& array) {
-  std::vector<double> values(static_cast<std::size_t>(array.shape.front()));
-  arrays.open(array.name)->read(std::array<std::int64_t, 1>{0}, array.shape, values.data());
+  std::vector<double> values(static_cast<std::size_t>(array.shape.empty() ? 1 : array.shape.front()));
+  const std::vector<std::int64_t> start(array.shape.size(), 0);
+  arrays.open(array.name)->read(start, array.shape, values.data());
   for (const double value : values)
     ISOBAR_CHECK(std::isfinite(value), arrays.path(), ": '", array.name, "' holds ",
                  std::isnan(value) ? "NaN" : "an infinity");
@@ -52,7 +66,7 @@ std::vector<double> all_numbers(const StoredArrays& arrays, const ArrayInfo& arr
 // Describes the variables of one file.
 class Describer {
  public:
-  explicit Describer(const StoredArrays& arrays) : arrays_(arrays) {}
+  explicit Describer(const StoredArrays& arrays, FieldPlan plan = FieldPlan::steps) : arrays_(arrays), plan_(plan) {}
 
   // None if the array is no field; `reason` says why a field cannot be a channel.
   std::optional<GridVariable> describe(const ArrayInfo& array, std::string& reason) const;
@@ -65,8 +79,31 @@ class Describer {
     return array.dimensions.size() == 1 && array.dimensions.front() == array.name;
   }
 
+  std::size_t* place_of(GridVariable& variable, FieldAxis kind) const;
+
   const StoredArrays& arrays_;
+  const FieldPlan plan_;
 };
+
+// Where a variable keeps the number of an axis; null for axes that fields do not have.
+std::size_t* Describer::place_of(GridVariable& variable, FieldAxis kind) const {
+  const AxesOfSteps steps = axes_of(plan_);
+  if (kind == steps.outer) return &variable.outer;
+  if (kind == steps.inner) return &variable.inner;
+  switch (kind) {
+    case FieldAxis::latitude:
+      return &variable.latitude;
+    case FieldAxis::longitude:
+      return &variable.longitude;
+    case FieldAxis::experiment:
+      return &variable.experiment;
+    case FieldAxis::pressure_level:
+    case FieldAxis::model_level:
+      return &variable.level;
+    default:
+      return nullptr;
+  }
+}
 
 std::optional<GridVariable> Describer::describe(const ArrayInfo& array, std::string& reason) const {
   if (!array.has_numbers || array.dimensions.size() != array.shape.size() || is_own_coordinate(array))
@@ -75,12 +112,7 @@ std::optional<GridVariable> Describer::describe(const ArrayInfo& array, std::str
   for (std::size_t axis = 0; axis < array.dimensions.size(); ++axis) {
     const std::string& name = array.dimensions[axis];
     const FieldAxis kind = field_axis(name, coordinate_of(arrays_, name));
-    std::size_t* const place = kind == FieldAxis::time         ? &variable.time
-                               : kind == FieldAxis::latitude   ? &variable.latitude
-                               : kind == FieldAxis::longitude  ? &variable.longitude
-                               : kind == FieldAxis::experiment ? &variable.experiment
-                               : kind == FieldAxis::other      ? nullptr
-                                                               : &variable.level;
+    std::size_t* const place = place_of(variable, kind);
     if (place == nullptr ? array.shape[axis] != 1 : *place != kNoAxis)
       reason = concat(array.name, " has ", array.shape[axis], " entries on its axis '", name, "'");
     if (place != nullptr) *place = axis;
@@ -192,7 +224,8 @@ class VariableReader {
       if (axis != kNoAxis) box.start[axis] = first, box.count[axis] = length;
     };
     const std::int64_t rows = variable_.extent(variable_.latitude);
-    set(variable_.time, step, 1);
+    set(variable_.outer, step / variable_.extent(variable_.inner), 1);
+    set(variable_.inner, step % variable_.extent(variable_.inner), 1);
     set(variable_.level, level, 1);
     set(variable_.experiment, experiment, 1);
     set(variable_.latitude, variable_.runs_northwards ? rows - crop.row - crop.height : crop.row, crop.height);
@@ -252,7 +285,7 @@ class VariableFields : public FieldReader {
   VariableFields(const std::shared_ptr<const StoredArrays>& arrays, const std::vector<GridVariable>& variables,
                  const CacheBudget& budget)
       : arrays_(arrays),
-        steps_(variables.front().extent(variables.front().time)),
+        steps_(variables.front().steps()),
         are_of_an_axis_(std::ranges::any_of(
             variables, [](const GridVariable& variable) { return !variable.experiments.empty(); })) {
     for (const GridVariable& variable : variables) {
@@ -307,8 +340,14 @@ class VariableFields : public FieldReader {
 
 // Error if a variable is not on the steps and the grid of the first one.
 void check_same_axes(const StoredArrays& arrays, const GridVariable& first, const GridVariable& variable) {
-  for (const auto& [axis, other] : {std::pair(variable.time, first.time), std::pair(variable.latitude, first.latitude),
-                                    std::pair(variable.longitude, first.longitude)}) {
+  for (const auto& [axis, other] :
+       {std::pair(variable.outer, first.outer), std::pair(variable.inner, first.inner),
+        std::pair(variable.latitude, first.latitude), std::pair(variable.longitude, first.longitude)}) {
+    if (axis == kNoAxis && other == kNoAxis) continue;
+    ISOBAR_CHECK(axis != kNoAxis && other != kNoAxis, arrays.path(), ": of ", variable.array->name, " and ",
+                 first.array->name, " one has the axis '",
+                 axis != kNoAxis ? variable.array->dimensions[axis] : first.array->dimensions[other],
+                 "', and one has not");
     const std::string &name = variable.array->dimensions[axis], &other_name = first.array->dimensions[other];
     ISOBAR_CHECK(name == other_name && variable.array->shape[axis] == first.array->shape[other], arrays.path(), ": ",
                  variable.array->name, " lies on the axis '", name, "' of ", variable.array->shape[axis], ", but ",
@@ -316,15 +355,36 @@ void check_same_axes(const StoredArrays& arrays, const GridVariable& first, cons
   }
 }
 
+TimeFacts coordinate_facts(const StoredArrays& arrays, const ArrayInfo& coordinate) {
+  const NumberFormat format = coordinate.format.value_or(NumberFormat{.bytes = sizeof(double)});
+  return {all_numbers(arrays, coordinate), text_attribute(coordinate, "units"), text_attribute(coordinate, "calendar"),
+          format.kind == NumberFormat::Kind::floating && format.bytes == sizeof(float)};
+}
+
 std::optional<TimeFacts> times_of(const StoredArrays& arrays, const GridVariable& variable) {
-  const ArrayInfo* const coordinate = coordinate_of(arrays, variable.array->dimensions[variable.time]);
+  const ArrayInfo* const coordinate = coordinate_of(arrays, variable.array->dimensions[variable.outer]);
   if (coordinate == nullptr) return std::nullopt;
-  const std::string units = text_attribute(*coordinate, "units");
-  if (units.find(" since ") == std::string::npos) return std::nullopt;
-  const NumberFormat format = coordinate->format.value_or(NumberFormat{.bytes = sizeof(double)});
-  return TimeFacts{Describer(arrays).axis_values(variable, variable.time), units,
-                   text_attribute(*coordinate, "calendar"),
-                   format.kind == NumberFormat::Kind::floating && format.bytes == sizeof(float)};
+  if (text_attribute(*coordinate, "units").find(" since ") == std::string::npos) return std::nullopt;
+  static_cast<void>(Describer(arrays).axis_values(variable, variable.outer));  // checks its length
+  return coordinate_facts(arrays, *coordinate);
+}
+
+// Of an axis of a variable; if it has no such axis, of a scalar of that kind.
+FieldCoordinate coordinate_along(const StoredArrays& arrays, const GridVariable& variable, std::size_t axis,
+                                 FieldAxis kind) {
+  if (axis != kNoAxis) {
+    const std::string& name = variable.array->dimensions[axis];
+    const ArrayInfo* const coordinate = coordinate_of(arrays, name);
+    ISOBAR_CHECK(coordinate != nullptr, arrays.path(), ": the axis '", name, "' of ", variable.array->name,
+                 " has no coordinate that tells its values");
+    static_cast<void>(Describer(arrays).axis_values(variable, axis));  // checks its length
+    return {name, coordinate_facts(arrays, *coordinate)};
+  }
+  for (const ArrayInfo& array : arrays.arrays())
+    if (array.shape.empty() && array.has_numbers && array.name != "valid_time" &&
+        field_axis(array.name, &array) == kind)
+      return {array.name, coordinate_facts(arrays, array)};
+  return {};
 }
 
 FieldFacts facts_of(const StoredArrays& arrays, const std::vector<GridVariable>& variables) {
@@ -336,40 +396,73 @@ FieldFacts facts_of(const StoredArrays& arrays, const std::vector<GridVariable>&
     facts.channel_names.insert(facts.channel_names.end(), variable.channels.begin(), variable.channels.end());
     facts.units.insert(facts.units.end(), variable.channels.size(), text_attribute(*variable.array, "units"));
   }
-  facts.shape = {first.extent(first.time), std::ssize(facts.channel_names), first.extent(first.latitude),
+  facts.shape = {first.steps(), std::ssize(facts.channel_names), first.extent(first.latitude),
                  first.extent(first.longitude)};
   facts.latitudes = describer.axis_values(first, first.latitude);
   facts.longitudes = describer.axis_values(first, first.longitude);
   if (first.runs_northwards) std::ranges::reverse(facts.latitudes);
-  facts.time = times_of(arrays, first);
   facts.has_expver = arrays.find(kExpver) != nullptr;
   return facts;
 }
 
 }  // namespace
 
-OpenedFields open_variable_fields(std::shared_ptr<const StoredArrays> arrays, const CacheBudget& budget) {
+namespace {
+
+// Whether a variable has a step: forecasts may be of one start, or of one lead time.
+bool has_steps(const GridVariable& variable, FieldPlan plan) {
+  return variable.outer != kNoAxis || (plan == FieldPlan::forecasts && variable.inner != kNoAxis);
+}
+
+std::vector<GridVariable> variables_of(const StoredArrays& arrays, FieldPlan plan, std::vector<std::string>& left_out) {
   std::vector<GridVariable> variables;
-  std::vector<std::string> left_out;
-  const Describer describer(*arrays);
-  for (const ArrayInfo& array : arrays->arrays()) {
+  const Describer describer(arrays, plan);
+  for (const ArrayInfo& array : arrays.arrays()) {
     std::string reason;
     std::optional<GridVariable> variable = describer.describe(array, reason);
-    if (variable && variable->time == kNoAxis) reason = array.name + " does not change with time";
+    if (variable && !has_steps(*variable, plan)) reason = array.name + " does not change with time";
     if (!reason.empty())
       left_out.push_back(reason);
     else if (variable)
       variables.push_back(std::move(*variable));
   }
-  const std::string held = comma_list(arrays->arrays(), &ArrayInfo::name);
-  ISOBAR_CHECK(!variables.empty(), arrays->path(), " has no variable on time, latitude and longitude; it holds ",
-               held.empty() ? "nothing" : held, left_out.empty() ? "" : "; not these: ", comma_list(left_out));
+  const std::string held = comma_list(arrays.arrays(), &ArrayInfo::name);
+  ISOBAR_CHECK(!variables.empty(), arrays.path(), " has no variable on ",
+               plan == FieldPlan::climatology ? "days (dayofyear, calendar_day)" : "time",
+               ", latitude and longitude; it holds ", held.empty() ? "nothing" : held,
+               left_out.empty() ? "" : "; not these: ", comma_list(left_out));
   keep_names_apart(variables);
+  return variables;
+}
+
+OpenedFields open_all(const std::shared_ptr<const StoredArrays>& arrays, const std::vector<GridVariable>& variables,
+                      std::vector<std::string> left_out, const CacheBudget& budget) {
   FieldFacts facts = facts_of(*arrays, variables);
   check_extents(facts.shape, arrays->path());
   check_latitudes(facts.latitudes, arrays->path());
   facts.left_out = std::move(left_out);
   return {std::move(facts), std::make_unique<VariableFields>(arrays, variables, budget)};
+}
+
+}  // namespace
+
+OpenedFields open_variable_fields(std::shared_ptr<const StoredArrays> arrays, const CacheBudget& budget) {
+  std::vector<std::string> left_out;
+  const std::vector<GridVariable> variables = variables_of(*arrays, FieldPlan::steps, left_out);
+  OpenedFields opened = open_all(arrays, variables, std::move(left_out), budget);
+  opened.facts.time = times_of(*arrays, variables.front());
+  return opened;
+}
+
+OpenedPlanes open_variable_planes(std::shared_ptr<const StoredArrays> arrays, FieldPlan plan,
+                                  const CacheBudget& budget) {
+  std::vector<std::string> left_out;
+  const std::vector<GridVariable> variables = variables_of(*arrays, plan, left_out);
+  const GridVariable& first = variables.front();
+  const auto [outer, inner] = axes_of(plan);
+  return {.fields = open_all(arrays, variables, std::move(left_out), budget),
+          .outer = coordinate_along(*arrays, first, first.outer, outer),
+          .inner = inner ? coordinate_along(*arrays, first, first.inner, *inner) : FieldCoordinate{}};
 }
 
 ConstantPlane read_constant_plane(const StoredArrays& arrays, const std::string& variable) {
@@ -396,7 +489,7 @@ ConstantPlane read_constant_plane(const StoredArrays& arrays, const std::string&
   VariableReader reader(std::shared_ptr<const StoredArrays>(std::shared_ptr<void>(), &arrays), *found, nullptr);
   const FieldCrop whole{0, plane.height, plane.width};
   reader.read(0, 0, whole, MissingPoints::kept, plane.values.data());
-  if (const std::int64_t last = found->extent(found->time) - 1; last > 0) {
+  if (const std::int64_t last = found->steps() - 1; last > 0) {
     std::vector<float> at_end(plane.values.size());
     reader.read(last, 0, whole, MissingPoints::kept, at_end.data());
     const bool is_constant = std::ranges::equal(

@@ -3,20 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "data/maps/colormap.h"
+#include "data/maps/pen.h"
 #include "data/maps/stroke_font.h"
+#include "data/maps/ticks.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
 namespace {
 
-constexpr Rgb kInk{38, 38, 38};
-constexpr Rgb kFrame{90, 90, 90};
 constexpr Rgb kGraticule{0, 0, 0};
 constexpr double kGraticuleShare = 0.22;
 constexpr Rgb kMissing{160, 160, 160};
@@ -28,14 +27,10 @@ struct Rectangle {
   int x, y, width, height;
 };
 
-struct Range {
-  double low, high;
-};
-
 // The colour map of a panel, and the range of its values.
 struct Scale {
   ColorMap colors;
-  Range range;
+  NumberRange range;
 
   Rgb color(double value) const {
     if (!std::isfinite(value)) return kMissing;
@@ -49,25 +44,25 @@ void check(const Field& field) {
                "a map of ", field.height, " x ", field.width, " cells got ", field.values.size(), " values");
 }
 
-std::optional<Range> finite_range(const Field& field) {
-  std::optional<Range> range;
+std::optional<NumberRange> finite_range(const Field& field) {
+  std::optional<NumberRange> range;
   for (const double value : field.values) {
     if (!std::isfinite(value)) continue;
-    if (!range) range = Range{value, value};
-    range = Range{std::min(range->low, value), std::max(range->high, value)};
+    if (!range) range = NumberRange{value, value};
+    range = NumberRange{std::min(range->low, value), std::max(range->high, value)};
   }
   return range;
 }
 
 // A range of positive width for the colours, even if a field is constant or has no finite value.
-Range color_range(std::optional<Range> range) {
-  const Range known = range.value_or(Range{0, 0});
+NumberRange color_range(std::optional<NumberRange> range) {
+  const NumberRange known = range.value_or(NumberRange{0, 0});
   const double min_width = 1e-6 * std::max(std::abs(known.low), std::abs(known.high)) + 1e-30;
   if (known.high - known.low >= min_width) return known;
   return {known.low - 0.5, known.high + 0.5};
 }
 
-Range error_range(const Field& error) {
+NumberRange error_range(const Field& error) {
   std::vector<double> magnitudes;
   for (const double value : error.values) {
     if (std::isfinite(value)) magnitudes.push_back(std::abs(value));
@@ -127,39 +122,6 @@ void draw_field(Image& image, const Rectangle& area, const Field& field, const S
   draw_frame(image, area);
 }
 
-std::string number(double value, int decimals) {
-  char buffer[48];
-  std::snprintf(buffer, sizeof buffer, "%.*f", decimals, value + 0.0);
-  return buffer;
-}
-
-// The number of decimals that distinguishes values `step` apart.
-int decimals_for(double step) {
-  return std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 9);
-}
-
-// Multiples of 1, 2, 2.5 or 5 times a power of ten within a range, at most `count` of them.
-struct Ticks {
-  std::vector<double> values;
-  int decimals;
-};
-Ticks round_ticks(Range range, int count) {
-  const double rough = (range.high - range.low) / count;
-  const double power = std::pow(10, std::floor(std::log10(rough)));
-  double step = 10 * power;
-  int decimals = decimals_for(step);
-  for (const double digit : {5.0, 2.5, 2.0, 1.0}) {
-    if (digit * power < rough) break;
-    step = digit * power;
-    decimals = decimals_for(digit == 2.5 ? power / 10 : power);
-  }
-  Ticks ticks{{}, decimals};
-  for (double i = std::ceil(range.low / step - 1e-9); i * step <= range.high + 1e-9 * step; ++i) {
-    ticks.values.push_back(i * step);
-  }
-  return ticks;
-}
-
 void draw_color_bar(Image& image, const Rectangle& area, const Scale& scale) {
   const double span = scale.range.high - scale.range.low;
   for (int x = 0; x < area.width; ++x) {
@@ -170,7 +132,7 @@ void draw_color_bar(Image& image, const Rectangle& area, const Scale& scale) {
   for (const double value : ticks.values) {
     const int x = area.x + static_cast<int>(std::lround((value - scale.range.low) / span * (area.width - 1)));
     fill(image, {x, area.y + area.height, 1, 5}, kFrame);
-    draw_text(image, x + 0.5, area.y + area.height + 18, number(value, ticks.decimals),
+    draw_text(image, x + 0.5, area.y + area.height + 18, number_text(value, ticks.decimals),
               {.size = 9.5, .color = kInk, .align = Align::centre});
   }
 }
@@ -208,13 +170,13 @@ std::vector<GridLine> grid_lines(std::span<const float> axis, std::string (*labe
 }
 
 std::string latitude_label(double degrees) {
-  return number(std::abs(degrees), 0) + "\u00b0" + (degrees > 0 ? "N" : degrees < 0 ? "S" : "");
+  return number_text(std::abs(degrees), 0) + "\u00b0" + (degrees > 0 ? "N" : degrees < 0 ? "S" : "");
 }
 
 std::string longitude_label(double degrees) {
   const double east = std::remainder(degrees, 360);  // -180 .. 180
   const bool neither = east == 0 || std::abs(east) == 180;
-  return number(std::abs(east), 0) + "\u00b0" + (neither ? "" : east > 0 ? "E" : "W");
+  return number_text(std::abs(east), 0) + "\u00b0" + (neither ? "" : east > 0 ? "E" : "W");
 }
 
 void draw_graticule(Image& image, const Rectangle& area, const MapLabels& labels, bool with_latitudes) {
@@ -296,19 +258,19 @@ Image target_forecast_error(const Field& target, const Field& forecast, const Ma
     draw_field(image, {x, kTop, kPanel, height}, field, scale, upside_down);
     draw_graticule(image, {x, kTop, kPanel, height}, labels, position == 0);
     draw_color_bar(image, {x, bar_top, kPanel, 12}, scale);
-    const Range extremes = finite_range(field).value_or(Range{NAN, NAN});
-    const int decimals = decimals_for((scale.range.high - scale.range.low) / 100);
+    const NumberRange extremes = finite_range(field).value_or(NumberRange{NAN, NAN});
+    const int decimals = decimals_for_step((scale.range.high - scale.range.low) / 100);
     draw_text(image, x + kPanel, kTop - 14,
-              "min " + number(extremes.low, decimals) + "   max " + number(extremes.high, decimals) + remark,
+              "min " + number_text(extremes.low, decimals) + "   max " + number_text(extremes.high, decimals) + remark,
               {.size = 10, .color = kFrame, .align = Align::right});
   };
   const Scale shared{turbo, color_range(finite_range(target))};
   const Scale diverging{blue_white_red, error_range(error)};
   const double rms = root_mean_square(error);
-  const int decimals = decimals_for((diverging.range.high - diverging.range.low) / 100);
+  const int decimals = decimals_for_step((diverging.range.high - diverging.range.low) / 100);
   draw_panel(0, "target", target, shared, "");
   draw_panel(1, "forecast", forecast, shared, "");
-  draw_panel(2, "error: forecast - target", error, diverging, "   rms " + number(rms, decimals));
+  draw_panel(2, "error: forecast - target", error, diverging, "   rms " + number_text(rms, decimals));
   return image;
 }
 

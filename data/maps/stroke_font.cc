@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "data/maps/pen.h"
+
 namespace isobar {
 namespace {
 
@@ -128,13 +130,6 @@ constexpr double kSpacing = 2.9;  // space between two glyphs
 constexpr double kStroke = 1.35;  // width of a stroke at weight 1
 constexpr int kCurveSteps = 6;    // line segments per piece of a curve
 
-struct PenPoint {
-  double x, y;
-};
-struct PenStroke {
-  PenPoint from, to;
-};
-
 PenPoint middle(PenPoint a, PenPoint b) {
   return {(a.x + b.x) / 2, (a.y + b.y) / 2};
 }
@@ -223,14 +218,6 @@ std::vector<std::size_t> glyphs_of(std::string_view text) {
   return indices;
 }
 
-double distance(PenPoint p, const PenStroke& s) {
-  const double dx = s.to.x - s.from.x, dy = s.to.y - s.from.y;
-  const double length = dx * dx + dy * dy;
-  const double along = length > 0 ? ((p.x - s.from.x) * dx + (p.y - s.from.y) * dy) / length : 0;
-  const double t = std::clamp(along, 0.0, 1.0);
-  return std::hypot(p.x - s.from.x - t * dx, p.y - s.from.y - t * dy);
-}
-
 // Draws a glyph with its origin at (x, y); one pixel is 1 / scale grid units.
 void draw_glyph(Image& image, double x, double y, const Glyph& glyph, double scale, const TextStyle& style) {
   const double radius = std::max(kStroke * style.weight * scale, 1.0) / 2;
@@ -251,13 +238,6 @@ void draw_glyph(Image& image, double x, double y, const Glyph& glyph, double sca
 }
 
 }  // namespace
-
-void blend(Rgb& pixel, Rgb color, double share) {
-  const auto mix = [share](std::uint8_t a, std::uint8_t b) {
-    return static_cast<std::uint8_t>(std::lround(a + share * (b - a)));
-  };
-  pixel = {mix(pixel.r, color.r), mix(pixel.g, color.g), mix(pixel.b, color.b)};
-}
 
 double text_width(std::string_view text, const TextStyle& style) {
   double units = 0;

@@ -23,7 +23,4 @@ double text_width(std::string_view text, const TextStyle& style);
 // Draws on the baseline y, aligned at x. Text outside the picture is clipped.
 void draw_text(Image& image, double x, double y, std::string_view text, const TextStyle& style);
 
-// Blends a colour into a pixel: 0 keeps it, 1 replaces it.
-void blend(Rgb& pixel, Rgb color, double share);
-
 }  // namespace isobar

@@ -212,9 +212,31 @@ std::unique_ptr<Metrics> Forecaster::metrics() const {
                                            options().rollout.valid_steps());
 }
 
+std::unique_ptr<Metrics> Forecaster::also_metrics() const {
+  if (options_.valid_leads.empty()) return nullptr;
+  return std::make_unique<ForecastMetrics>(
+      ForecastMetrics::of_leads(info_, *options().n_out_channels, options().pixels(), masked_, options_.valid_leads));
+}
+
+void Forecaster::score_leads(const Batch& batch, ForecastMetrics& totals) const {
+  const std::int64_t steps = totals.steps();
+  Tensor state = input_->input_of(batch), persistence;
+  if (totals.needs_persistence()) persistence = input_->persistence_of(state, batch);  // of all steps
+  for (std::int64_t k = 0; k < steps; ++k) {
+    const Tensor output = forecast(state);
+    if (totals.has_lead(k + 1)) {
+      const Tensor target = input_->target_of(batch, k);
+      totals.add_lead(k + 1, scores(output, target));
+      if (persistence.defined()) totals.add_lead_persistence(k + 1, scores(persistence, target));
+    }
+    if (k + 1 < steps) state = input_->continued(state, output, batch, k + 1);
+  }
+}
+
 void Forecaster::score(const Batch& batch, Metrics& metrics) const {
   const TapeScope off(nullptr);
   auto& totals = metrics_of<ForecastMetrics>(metrics);
+  if (totals.is_of_leads()) return score_leads(batch, totals);
   const std::int64_t last = FieldInput::steps_of(batch) - 1;
   ISOBAR_CHECK(last + 1 == totals.steps(), "a batch of windows of ", last + 1, " steps is scored as ", totals.steps());
   const std::vector<double> weights = weights_of_steps(batch);

@@ -18,6 +18,7 @@
 #include "models/compute_options.h"
 #include "models/forecast/fields_info.h"
 #include "models/forecast/input.h"
+#include "models/forecast/metrics.h"
 #include "models/forecast/options.h"
 #include "models/forecast/padding.h"
 #include "models/network.h"
@@ -29,9 +30,10 @@ namespace isobar {
 struct ForecasterOptions {
   std::shared_ptr<const NetworkRecipe> network;
   ForecastOptions forecast;
-  std::int64_t dt = 1;          // steps of the data from input to target
-  std::string lead_time = {};   // for pictures, "+6 h"; empty: not shown
-  std::string valid_time = {};  // of the target, for pictures, "2013-01-01 06:00"; empty: not shown
+  std::int64_t dt = 1;                       // steps of the data from input to target
+  std::string lead_time = {};                // for pictures, "+6 h"; empty: not shown
+  std::string valid_time = {};               // of the target, for pictures, "2013-01-01 06:00"; empty: not shown
+  std::vector<ScoredLead> valid_leads = {};  // of the longer forecasts that validations score too
 };
 
 // A batch's windows say how many steps a rollout has. Each context-parallel rank has a band of rows of every field:
@@ -70,6 +72,7 @@ class Forecaster : public Task {
   bool counts_samples() const override { return !masked_; }
   std::string describe_uncounted() const override { return "all points of their targets are missing"; }
   std::unique_ptr<Metrics> metrics() const override;
+  std::unique_ptr<Metrics> also_metrics() const override;
   void score(const Batch& batch, Metrics& metrics) const override;
   std::optional<RowBand> band() const override;
   // The maps of ForecastOptions::picture_channels: target, forecast and error of the first sample. Only on the first of
@@ -91,6 +94,7 @@ class Forecaster : public Task {
   Tensor rollout_loss(const Batch& batch, const Pass& pass, std::int64_t steps) const;
   Tensor mean_loss_of_steps(const std::vector<Tensor>& losses, std::vector<double> weights) const;
   Tensor weights_on_device(std::vector<double> weights) const;
+  void score_leads(const Batch& batch, ForecastMetrics& totals) const;
   Tensor whole_grid(const Tensor& band) const;
 
   ForecasterOptions options_;

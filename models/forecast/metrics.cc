@@ -36,7 +36,38 @@ ForecastMetrics::ForecastMetrics(const FieldsInfo& info, std::int64_t outputs, s
       initial_(outputs, pixels, masked),
       steps_(steps),
       leads_{{initial_, initial_}} {
-  if (steps > 1) leads_.push_back({initial_, initial_, "last_", concat(" after ", steps, " steps")});
+  if (steps > 1) leads_.push_back({initial_, initial_, "last_", concat(" after ", steps, " steps"), steps});
+}
+
+ForecastMetrics ForecastMetrics::of_leads(const FieldsInfo& info, std::int64_t outputs, std::int64_t pixels,
+                                          bool masked, const std::vector<ScoredLead>& leads) {
+  ForecastMetrics metrics(info, outputs, pixels, masked);
+  metrics.is_of_leads_ = true;
+  metrics.leads_.clear();
+  for (const auto& [steps, name] : leads) {
+    metrics.leads_.push_back({metrics.initial_, metrics.initial_, concat("lead_", name, "_"), " after " + name, steps});
+    metrics.steps_ = steps;
+  }
+  return metrics;
+}
+
+const ForecastMetrics::Lead* ForecastMetrics::find_lead(std::int64_t steps) const {
+  const auto found = std::ranges::find(leads_, steps, &Lead::steps);
+  return found == leads_.end() ? nullptr : &*found;
+}
+
+ForecastMetrics::Lead& ForecastMetrics::lead_at(std::int64_t steps) {
+  const auto found = std::ranges::find(leads_, steps, &Lead::steps);
+  ISOBAR_CHECK(found != leads_.end(), "these metrics score no forecasts of ", steps, " steps");
+  return *found;
+}
+
+void ForecastMetrics::add_lead(std::int64_t steps, std::span<const double> forecast_sums) {
+  lead_at(steps).forecast.add(forecast_sums);
+}
+
+void ForecastMetrics::add_lead_persistence(std::int64_t steps, std::span<const double> sums) {
+  lead_at(steps).persistence.add(sums);
 }
 
 void ForecastMetrics::add(std::span<const double> forecast_sums, double mean_loss, double weight) {
@@ -73,7 +104,7 @@ std::string ForecastMetrics::lack() const {
       if (points[c] == 0)
         return concat("channel ", names_[c], " is missing at every point of every target", lead.title);
   }
-  return loss_[1] == 0 ? "no point of a target has a weight in the loss" : "";
+  return loss_[1] == 0 && !is_of_leads_ ? "no point of a target has a weight in the loss" : "";
 }
 
 std::vector<Figure> ForecastMetrics::figures(const std::string& name, const std::vector<double>& rmse,
@@ -88,9 +119,10 @@ Report ForecastMetrics::report(DataSplit split) const {
   Report report;
   for (const Lead& lead : leads_) add_figures(report, lead, split);
   const std::vector<double> mean_sample_rmse = leads_.front().forecast.mean_sample_rmse();
-  for (std::size_t c = 0; c < names_.size(); ++c) report.scalars.emplace_back(rmse_tag(names_[c]), mean_sample_rmse[c]);
+  for (std::size_t c = 0; c < names_.size() && !is_of_leads_; ++c)
+    report.scalars.emplace_back(rmse_tag(names_[c]), mean_sample_rmse[c]);
   for (const Lead& lead : leads_) add_curves(report, lead);
-  report.sentence = sentence();
+  report.sentence = is_of_leads_ ? sentence_of_leads() : sentence();
   for (const Lead& lead : leads_)
     report.table +=
         concat(report.table.empty() ? "" : "\n", table(lead, concat("RMSE of the ", name_of_set(split), lead.title)));
@@ -140,6 +172,17 @@ std::string ForecastMetrics::sentence() const {
   std::ostringstream line;
   line << "RMSE (persistence): " << std::fixed << std::setprecision(1) << 100 * mean_ratio(rmse, persistence)
        << " % of it on average" << each.str();
+  return line.str();
+}
+
+// "after 24h 40.1 %, after 72h 71.9 % of persistence's RMSE".
+std::string ForecastMetrics::sentence_of_leads() const {
+  std::ostringstream line;
+  line << std::fixed << std::setprecision(1);
+  for (const Lead& lead : leads_)
+    line << (&lead == &leads_.front() ? "" : ", ") << lead.title.substr(1) << ' '
+         << 100 * mean_ratio(lead.forecast.rmse(), lead.persistence.rmse()) << " %";
+  line << " of persistence's RMSE";
   return line.str();
 }
 

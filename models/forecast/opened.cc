@@ -106,6 +106,7 @@ OpenedForecast::OpenedForecast(ForecastRecipe recipe, const OpenRequest& request
       shorter_views_(make_shorter_views()),
       names_(named_channels()),
       valid_(files_of(DataSplit::valid), recipe_, DataSplit::valid, /*is_scored=*/true),
+      leads_(make_leads()),
       test_(open_test()),
       info_(make_info()),
       sentences_(std::move(sentences)) {
@@ -155,6 +156,28 @@ std::vector<TrainingStage> OpenedForecast::stages() const {
                       concat("forecasts of ", steps, steps == 1 ? " step" : " steps")});
   }
   return stages;
+}
+
+// Config key valid_leads, in steps of the model.
+std::vector<ScoredLead> OpenedForecast::valid_leads() const {
+  std::vector<ScoredLead> leads;
+  for (const std::string& lead : recipe_.forecast.rollout.valid_leads.value_or(std::vector<std::string>())) {
+    const std::int64_t steps = steps_of_lead_time(lead, valid_.steps, "valid_leads"), dt = recipe_.split.dt;
+    ISOBAR_CHECK(steps % dt == 0, "config key valid_leads has ", lead, ", which is ", steps, " steps of ",
+                 valid_.steps.file_name(0), ", but a step of the model is dt = ", dt, " of them");
+    leads.push_back({steps / dt, lead});
+  }
+  return leads;
+}
+
+std::optional<PairDataset> OpenedForecast::make_leads() const {
+  constexpr std::int64_t kStarts = 64;
+  const std::vector<ScoredLead> leads = valid_leads();
+  if (leads.empty()) return std::nullopt;
+  PairOptions pairs = recipe_.pairs_of(DataSplit::valid, valid_.steps, /*is_scored=*/true);
+  pairs.kind = SamplerKind::all_pairs;
+  pairs.steps = leads.back().steps;
+  return PairDataset(valid_.steps, pairs).spread(kStarts);
 }
 
 std::unique_ptr<const OpenedPairs> OpenedForecast::open_test() const {
@@ -276,6 +299,7 @@ std::unique_ptr<Task> OpenedForecast::make_task_of(const FieldsInfo& info, const
   const std::int64_t drawn = valid_.pairs.step_of(0);
   options.lead_time = lead_time(valid_.steps, drawn);
   options.valid_time = valid_time(valid_.steps, drawn + recipe_.split.dt);
+  options.valid_leads = valid_leads();
   return std::make_unique<Forecaster>(options, compute, info, device, parallel);
 }
 
@@ -317,7 +341,7 @@ FieldsInfo OpenedForecastSplit::make_info() const {
   FieldsInfo info = *trained_;
   const bool are_known = !trained_->latitudes.empty() && !steps.latitudes().empty();
   if (are_known && trained_->latitudes != steps.latitudes()) {
-    info.row_weights = latitude_weights(steps);
+    info.row_weights = latitude_weights(steps, recipe_.forecast.latitude_weights);
     info.latitudes = steps.latitudes();
     info.longitudes = steps.longitudes();
   }

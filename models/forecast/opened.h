@@ -45,6 +45,7 @@ class OpenedForecast : public OpenedRecipe {
   const Dataset& train() const override { return train_.pairs; }
   std::vector<TrainingStage> stages() const override;
   const Dataset& valid() const override { return valid_.pairs; }
+  const Dataset* also_valid() const override { return leads_ ? &*leads_ : nullptr; }
   const Dataset* test() const override { return test_ ? &test_->pairs : nullptr; }
   std::vector<std::string> sentences() const override { return sentences_; }
   std::vector<FoundKey> found() const override;
@@ -65,6 +66,8 @@ class OpenedForecast : public OpenedRecipe {
   FieldSeriesOptions files_of(DataSplit split) const;
   std::vector<std::string> named_channels() const;
   std::map<std::int64_t, PairDataset> make_shorter_views() const;
+  std::vector<ScoredLead> valid_leads() const;
+  std::optional<PairDataset> make_leads() const;
   std::unique_ptr<const OpenedPairs> open_test() const;
   FieldsInfo make_info();
   void check_sets() const;
@@ -82,6 +85,7 @@ class OpenedForecast : public OpenedRecipe {
   // Channels of the training set; the other sets must have the same.
   const std::vector<std::string> names_;
   const OpenedPairs valid_;
+  const std::optional<PairDataset> leads_;         // longer forecasts from some of the validation set's starts
   const std::unique_ptr<const OpenedPairs> test_;  // null: the config has no test set
   const FieldsInfo info_;
   std::vector<std::string> sentences_;

@@ -82,8 +82,10 @@ void check_missing(const ForecastOptions& o, const KeyOrigins& origins) {
 // Error if forecasts are to be continued whose next inputs nobody has.
 void check_continued(const ForecastOptions& o, const KeyOrigins& origins) {
   if (!o.rollout.continues()) return;
-  ISOBAR_CHECK(o.channels || *o.n_out_channels == *o.n_in_channels, origins.where("rollout"), ": a forecast of ",
-               *o.n_out_channels, " channels cannot be continued by a model that reads ", *o.n_in_channels,
+  const bool is_trained = o.rollout.longest() > 1 || o.rollout.valid_steps() > 1;
+  ISOBAR_CHECK(o.channels || *o.n_out_channels == *o.n_in_channels,
+               origins.where(is_trained ? "rollout" : "valid_leads"), ": a forecast of ", *o.n_out_channels,
+               " channels cannot be continued by a model that reads ", *o.n_in_channels,
                ", unless config keys channels and forcing_channels name them");
   const std::int64_t width = o.rollout.boundary_width;
   ISOBAR_CHECK(2 * width < o.height() && 2 * width < o.width(), origins.where("boundary_width"), " is ", width,
@@ -158,6 +160,9 @@ KeyTable ForecastOptions::keys() {
            "relative_l2 is the tutorial's; weighted_mse: mean squared error with latitude and channel weights; "
            "relative_l2_weighted: both")
            .also_called({"criterion", "lossfn"}),
+       key("latitude_weights", latitude_weights,
+           "weight of a row in scores and in the weighted losses: cos of its latitude; cells: the area of its cells; "
+           "tutorial: the tutorial's, which data without latitudes have in place of cos"),
        key("channel_weights", channel_weights, "weight of each forecast variable in the weighted losses; null: 1 each")
            .at_least(0),
        key("picture_channels", picture_channels,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/fields/latitude.h"
 #include "engine/keys.h"
 #include "kernels/forecast_loss.h"
 #include "models/forecast/rollout_options.h"
@@ -36,6 +37,7 @@ struct ForecastOptions {
   std::optional<std::vector<std::string>> accumulate;     // channels that are sums over a time step of the model
   std::optional<NumbersOrWords> transforms;               // by channel: the scale of its logarithm
   LossKind loss = LossKind::relative_l2;
+  LatitudeWeights latitude_weights = LatitudeWeights::cos;
   std::optional<std::vector<double>> channel_weights;
   std::optional<std::vector<std::string>> picture_channels;
   RolloutOptions rollout;  // with a table of keys of its own

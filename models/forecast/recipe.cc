@@ -234,7 +234,7 @@ FieldsInfo ForecastRecipe::info_of(const Windows& windows, const Statistics& sta
   const FieldSeries& dataset = windows.series();
   FieldsInfo info{.channel_names = channel_names_of(dataset),
                   .statistics = statistics,
-                  .row_weights = latitude_weights(dataset),
+                  .row_weights = latitude_weights(dataset, forecast.latitude_weights),
                   .latitudes = dataset.latitudes(),
                   .longitudes = dataset.longitudes()};
   const auto& computed = windows.options().computed;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <string>
 
+#include "data/fields/split.h"
 #include "kernels/common/check.h"
+#include "models/vit/options.h"
 
 namespace isobar {
 namespace {
@@ -48,7 +50,12 @@ KeyTable RolloutOptions::keys() {
            "rows and columns along the edges of a region that later inputs take from the data and not from the "
            "forecast; no columns where they go round the globe")
            .within(0, kLargestExtent),
-       key("valid_rollout", valid_rollout, "steps of the forecasts of a validation; null: the longest of rollout")},
+       key("valid_rollout", valid_rollout, "steps of the forecasts of a validation; null: the longest of rollout"),
+       key("valid_leads", valid_leads,
+           "lead times, [\"6h\", \"24h\", \"72h\"], after which validations score forecasts from a few starts, spread "
+           "over "
+           "the validation range and the hours of the day")
+           .free_on_resume()},
       [this](const KeyOrigins& origins) { check(origins); }};
 }
 
@@ -84,7 +91,20 @@ std::vector<double> RolloutOptions::weights(std::int64_t steps) const {
   return weights;
 }
 
+void RolloutOptions::check_leads(const KeyOrigins& origins) const {
+  if (!valid_leads) return;
+  const std::string where = origins.where("valid_leads");
+  ISOBAR_CHECK(!valid_leads->empty(), where, " is empty");
+  double before = 0;
+  for (const std::string& lead : *valid_leads) {
+    const double hours = hours_of_lead_time(lead, where);
+    ISOBAR_CHECK(hours > before, where, ": its lead times do not rise at ", lead);
+    before = hours;
+  }
+}
+
 void RolloutOptions::check(const KeyOrigins& origins) const {
+  check_leads(origins);
   check_stages(stages(), origins.where("rollout"));
   check_steps(valid_steps(), origins.where("valid_rollout"));
   ISOBAR_CHECK(boundary_width == 0 || continues(), origins.where("boundary_width"), " is ", boundary_width,

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/keys.h"
@@ -31,6 +32,7 @@ struct RolloutOptions {
   bool recompute_steps = false;
   std::int64_t boundary_width = 0;
   std::optional<std::int64_t> valid_rollout;
+  std::optional<std::vector<std::string>> valid_leads;  // "6h", "24h"
 
   KeyTable keys();
 
@@ -38,13 +40,14 @@ struct RolloutOptions {
   std::int64_t longest() const;              // steps, over all stages
   std::int64_t valid_steps() const { return valid_rollout.value_or(longest()); }
   // Whether any forecast is continued, in training or validation.
-  bool continues() const { return longest() > 1 || valid_steps() > 1; }
+  bool continues() const { return longest() > 1 || valid_steps() > 1 || valid_leads; }
   // [steps], with sum 1: the weight of each step's loss in a rollout of so many steps. A list is cut to its first
   // `steps` weights. Error if the list is shorter, or if none of these is above 0.
   std::vector<double> weights(std::int64_t steps) const;
 
  private:
   void check(const KeyOrigins& origins) const;
+  void check_leads(const KeyOrigins& origins) const;
 };
 
 }  // namespace isobar

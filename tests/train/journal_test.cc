@@ -135,7 +135,8 @@ TEST_CASE("journal: a validation's figures are in all places, its charts once") 
                 .charts = {{"group", "title", {"RMSE/t2m"}}},
                 .sentence = "half of it",
                 .table = ""};
-  for (const std::int64_t iteration : {4, 8, 12}) journal.valid(iteration, 2, GivenMetrics(report), 1.5);
+  const GivenMetrics metrics(report);
+  for (const std::int64_t iteration : {4, 8, 12}) journal.valid(iteration, 2, {.valid = &metrics}, 1.5);
   REQUIRE(told.lines().size() == 3);
   CHECK(told.lines()[1] == ordered_json{{"event", "valid"},
                                         {"iteration", 8},

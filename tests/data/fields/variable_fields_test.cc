@@ -18,6 +18,7 @@
 #include "tests/harness/data_files.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
+#include "tests/harness/variable_file.h"
 
 using namespace isobar;
 using testing::ContainsSubstring;
@@ -35,14 +36,9 @@ double value_at(int step, int level, int row, int column) {
   return 1000 * step + 100 * level + 10 * row + column;
 }
 
-struct TestFile {
-  explicit TestFile(const std::string& path) : file(hdf5::File::create(path)) {}
+struct TestFile : testing::VariableFile {
+  using VariableFile::VariableFile;
 
-  void axis(const std::string& name, const Numbers& values, const std::string& units) {
-    file.write(name, std::array{static_cast<std::int64_t>(values.size())}, std::span<const double>(values));
-    if (!units.empty()) file.write_attribute(name, "units", units);
-    extents[name] = static_cast<std::int64_t>(values.size());
-  }
   // The usual axes, the rows in this direction.
   void usual_axes(bool northwards = false) {
     axis("time", {0, 6, 12}, "hours since 2001-01-01");
@@ -50,31 +46,6 @@ struct TestFile {
     axis("latitude", northwards ? Numbers{-30, 0, 30, 60} : Numbers{60, 30, 0, -30}, "degrees_north");
     axis("longitude", {0, 120, 240}, "degrees_east");
   }
-  // A variable on these axes; value(place) gets the position on each axis by its name.
-  template <class Value>
-  void variable(const std::string& name, const Names& axes, const Value& value, bool is_integer = false) {
-    std::vector<std::int64_t> shape;
-    for (const std::string& axis : axes) shape.push_back(extents.at(axis));
-    std::int64_t count = 1;
-    for (const std::int64_t extent : shape) count *= extent;
-    Numbers values;
-    for (std::int64_t i = 0; i < count; ++i) {
-      std::map<std::string, int> place;
-      std::int64_t rest = i;
-      for (std::size_t a = axes.size(); a-- > 0; rest /= shape[a]) place[axes[a]] = static_cast<int>(rest % shape[a]);
-      values.push_back(value(place));
-    }
-    if (is_integer) {
-      std::vector<std::int64_t> whole(values.begin(), values.end());
-      file.write(name, shape, std::span<const std::int64_t>(whole));
-    } else {
-      file.write(name, shape, std::span<const float>(std::vector<float>(values.begin(), values.end())));
-    }
-    file.write_dimensions(name, axes);
-  }
-
-  hdf5::File file;
-  std::map<std::string, std::int64_t> extents;
 };
 
 std::vector<float> step_of(const FieldSeries& series, std::int64_t step) {

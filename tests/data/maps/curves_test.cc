@@ -1,0 +1,45 @@
+// Curves: lines go through their points, gaps are not bridged, odd input is drawn.
+#include "data/maps/curves.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/common/check.h"
+#include "tests/harness/testing.h"
+
+using namespace isobar;
+
+namespace {
+
+std::vector<int> rows_of_color(const Image& image, int x, Rgb color) {
+  std::vector<int> rows;
+  for (int y = 92; y < image.height; ++y)  // below the legend
+    if (image.at(x, y) == color) rows.push_back(y);
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("curves: a line goes through its points, and a gap is not bridged") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Rgb color = curve_color(0);
+  const std::vector<Curve> curves{{"a", {0, 6, 12, 18, 24}, {0, 5, nan, 10, 10}, color}};
+  const Image image = draw_curves({.title = "t", .x = "x", .y = "y", .from_zero = true}, curves);
+  CHECK(image.width == 900);
+  // The plot is from column 86 to 870 and from row 496 (0) to 92 (10).
+  const auto column = [](double x) { return static_cast<int>(86 + x / 24 * 784); };
+  const std::vector<int> at_3 = rows_of_color(image, column(3), color);
+  REQUIRE_FALSE(at_3.empty());
+  CHECK(std::abs(at_3.front() - (496 - 404 / 4)) <= 2);  // 2.5
+  CHECK(rows_of_color(image, column(12), color).empty());
+  CHECK_FALSE(rows_of_color(image, column(21), color).empty());
+}
+
+TEST_CASE("curves: nothing, one point and equal values are drawn, unequal counts are refused") {
+  CHECK_NOTHROW(draw_curves({}, {}));
+  CHECK_NOTHROW(draw_curves({}, std::vector<Curve>{{"a", {1}, {std::nan("")}, {}}}));
+  const Image image = draw_curves({}, std::vector<Curve>{{"a", {1}, {7}, curve_color(1)}});
+  CHECK_FALSE(rows_of_color(image, 478, curve_color(1)).empty());  // in the middle
+  CHECK_THROWS_AS(draw_curves({}, std::vector<Curve>{{"a", {1, 2}, {7}, {}}}), Error);
+}

@@ -1,0 +1,325 @@
+// Scoring files: starts, leads, grids and channels are matched; scores equal formulas; what does not fit is refused.
+#include "models/forecast/scoring.h"
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "data/fields/spread_steps.h"
+#include "data/forecasts/climatology.h"
+#include "engine/files/reader.h"
+#include "kernels/common/check.h"
+#include "models/forecast/damping.h"
+#include "models/forecast/score_pictures.h"
+#include "tests/harness/error_of.h"
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+#include "tests/harness/variable_file.h"
+
+using namespace isobar;
+using testing::Approx;
+using testing::ContainsSubstring;
+using testing::TemporaryFolder;
+using testing::VariableFile;
+
+namespace {
+
+using Names = std::vector<std::string>;
+using Numbers = std::vector<double>;
+
+const Numbers kLatitudes{60, 30, 0, -30}, kLongitudes{0, 90, 180, 270};
+
+// The truth at hours since the beginning.
+double truth_at(double hours, int row, int column) {
+  return 280 + std::fmod(hours * 0.37 + row * column, 5.0) + row + std::sin(column + hours / 20);
+}
+double error_of(double start, double lead, int row, int column) {
+  return 0.01 * lead * (1 + row) - 0.3 + 0.2 * std::cos(start + 3 * column);
+}
+
+struct TruthFile {
+  double hours = 480;
+  double step = 6;
+  std::string unit = "K", units_of_time = "hours since 2020-02-20";
+  Numbers latitudes = kLatitudes;
+};
+
+std::string write_truth(const std::string& path, const TruthFile& truth = {}) {
+  VariableFile out(path);
+  Numbers times;
+  for (double h = 0; h < truth.hours; h += truth.step) times.push_back(h);
+  out.axis("time", times, truth.units_of_time);
+  out.axis("latitude", truth.latitudes, "degrees_north");
+  out.axis("longitude", kLongitudes, "degrees_east");
+  for (const char* name : {"t2m", "u10", "v10"})
+    out.variable(name, {"time", "latitude", "longitude"}, [&](std::map<std::string, int>& at) {
+      return truth_at(times[static_cast<std::size_t>(at["time"])], at["latitude"], at["longitude"]) +
+             (name[0] == 'v' ? -279 : 0);
+    });
+  out.file.write_attribute("t2m", "units", truth.unit);
+  out.file.close();
+  return path;
+}
+
+struct ForecastFile {
+  Numbers starts = {0, 36, 210}, leads = {12, 6};  // not in order
+  std::string unit = "kelvin", units_of_time = "hours since 2020-02-20";
+  int first_row = 0, rows = 4;
+  bool northwards = true, has_winds = true;
+  double missing_at = -1;  // of a start: the forecast's first point
+};
+
+std::string write_forecast_file(const std::string& path, const ForecastFile& f = {}) {
+  VariableFile out(path);
+  out.axis("time", f.starts, f.units_of_time);
+  out.axis("prediction_timedelta", f.leads, "hours");
+  Numbers latitudes(kLatitudes.begin() + f.first_row, kLatitudes.begin() + f.first_row + f.rows);
+  if (f.northwards) latitudes = {latitudes.rbegin(), latitudes.rend()};
+  out.axis("latitude", latitudes, "degrees_north");
+  out.axis("longitude", {-180, -90, 0, 90}, "degrees_east");
+  const auto write = [&](const char* name, double offset) {
+    out.variable(name, {"time", "prediction_timedelta", "longitude", "latitude"}, [&](std::map<std::string, int>& at) {
+      const double start = f.starts[static_cast<std::size_t>(at["time"])],
+                   lead = f.leads[static_cast<std::size_t>(at["prediction_timedelta"])];
+      const int row = f.first_row + (f.northwards ? f.rows - 1 - at["latitude"] : at["latitude"]),
+                column = (at["longitude"] + 2) % 4;
+      if (start == f.missing_at && row == 0 && column == 0) return static_cast<double>(NAN);
+      return truth_at(start + lead, row, column) + offset + error_of(start, lead, row, column);
+    });
+  };
+  write("2m_temperature", 0);
+  if (f.has_winds) {
+    write("10m_u_component_of_wind", 0);
+    write("10m_v_component_of_wind", -279);
+  }
+  out.variable("cape", {"time", "prediction_timedelta", "longitude", "latitude"}, [](auto&) { return 0; });
+  out.file.write_attribute("2m_temperature", "units", f.unit);
+  out.file.close();
+  return path;
+}
+
+std::string refusal(const ScoringOptions& options) {
+  return testing::error_of([&] { ForecastScoring scoring(options); }, "no error");
+}
+
+double weight(int row) {
+  constexpr double kDegree = 3.14159265358979323846 / 180;
+  return std::cos(kLatitudes[static_cast<std::size_t>(row)] * kDegree);
+}
+
+}  // namespace
+
+TEST_CASE("scoring: scores of files with turned axes equal the formulas, by start and lead") {
+  const TemporaryFolder folder;
+  const std::string truth = write_truth(folder / "truth.nc"), forecast = write_forecast_file(folder / "f.nc");
+  ForecastScoring scoring({.forecasts = {forecast}, .truth = {truth}, .threads = 2});
+  scoring.run();
+  CHECK(scoring.lead_hours() == Numbers{6, 12});
+  CHECK(scoring.channels() == Names{"t2m", "u10", "v10"});
+  const nlohmann::ordered_json json = scoring.json();
+  CHECK(json["starts"] == 3);
+  CHECK(json["first_start"] == "2020-02-20T00:00");
+  for (std::size_t lead = 0; lead < 2; ++lead) {
+    const double hours = lead == 0 ? 6 : 12;
+    double mse = 0, bias = 0, persistence = 0;
+    for (const double start : {0.0, 36.0, 210.0}) {
+      double w = 0, squared = 0, sum = 0, squared_persistence = 0;
+      for (int row = 0; row < 4; ++row)
+        for (int column = 0; column < 4; ++column) {
+          const double e = error_of(start, hours, row, column),
+                       p = truth_at(start, row, column) - truth_at(start + hours, row, column);
+          w += weight(row), squared += weight(row) * e * e, sum += weight(row) * e;
+          squared_persistence += weight(row) * p * p;
+        }
+      mse += squared / w / 3, bias += sum / w / 3, persistence += squared_persistence / w / 3;
+    }
+    const auto& global = json["regions"]["global"];
+    CHECK(global["forecast"]["rmse"]["t2m"][lead].get<double>() == Approx(std::sqrt(mse)).epsilon(1e-4));
+    CHECK(global["forecast"]["bias"]["u10"][lead].get<double>() == Approx(bias).margin(1e-5));
+    CHECK(global["persistence"]["rmse"]["t2m"][lead].get<double>() == Approx(std::sqrt(persistence)).epsilon(1e-4));
+    CHECK(global["forecast"]["wind_vector_rmse"]["wind10"][lead].get<double>() ==
+          Approx(std::sqrt(2 * mse)).epsilon(1e-4));
+    CHECK_FALSE(global["forecast"].contains("acc"));
+  }
+  CHECK(json["regions"].size() == 4);
+  CHECK(json["spectrum"]["truth"]["t2m"][1].size() == 3);
+  CHECK_THAT(scoring.notes().at(0), ContainsSubstring("no such channel: cape"));
+  CHECK_THAT(scoring.table("tropics"), ContainsSubstring("wind10"));
+  CHECK_THAT(testing::error_of([&] { scoring.table("africa"); }), ContainsSubstring("no region africa"));
+}
+
+TEST_CASE("scoring: climatology, ACC and damped persistence over 28 February of a leap year") {
+  const TemporaryFolder folder;
+  const std::string truth = write_truth(folder / "truth.nc"), forecast = write_forecast_file(folder / "f.nc"),
+                    climatology = folder / "c.nc";
+  write_climatology(FieldSeries({.paths = {truth}}), climatology, {.window = 5});
+  ForecastScoring scoring({.forecasts = {forecast},
+                           .truth = {truth},
+                           .climatology = climatology,
+                           .train_range = RangeValue(std::array<std::int64_t, 2>{0, 40})});
+  scoring.run();
+  CHECK_THAT(scoring.notes().back(), ContainsSubstring("c.nc is a mean of times that are scored too"));
+  // The mean of the truth of the days before, at and after it, with the weights 1/4, 1/2, 1/4.
+  const auto mean_at = [](double hours, int row, int column) {
+    double sum = 0, weights = 0;
+    for (const int day : {-1, 0, 1}) {
+      const double at = hours + 24 * day;
+      if (at < 0 || at >= 480) continue;
+      const double w = day == 0 ? 2 : 1;
+      sum += w * truth_at(at, row, column), weights += w;
+    }
+    return sum / weights;
+  };
+  const nlohmann::ordered_json json = scoring.json();
+  for (std::size_t lead = 0; lead < 2; ++lead) {
+    const double hours = lead == 0 ? 6 : 12;
+    double acc = 0, damped = 0, then_now = 0, then_then = 0;
+    for (int step = 0; step < 40; ++step) {
+      if (6 * step + hours >= 240) continue;
+      for (int row = 0; row < 4; ++row)
+        for (int column = 0; column < 4; ++column) {
+          const double then = truth_at(6.0 * step, row, column) - mean_at(6.0 * step, row, column),
+                       now = truth_at(6.0 * step + hours, row, column) - mean_at(6.0 * step + hours, row, column);
+          then_now += weight(row) * then * now, then_then += weight(row) * then * then;
+        }
+    }
+    const double share = then_now / then_then;
+    for (const double start : {0.0, 36.0, 210.0}) {
+      double w = 0, fo = 0, ff = 0, oo = 0, squared = 0;
+      for (int row = 0; row < 4; ++row)
+        for (int column = 0; column < 4; ++column) {
+          const double c = mean_at(start + hours, row, column), o = truth_at(start + hours, row, column),
+                       f = o + error_of(start, hours, row, column),
+                       d = c + share * (truth_at(start, row, column) - mean_at(start, row, column));
+          w += weight(row), fo += weight(row) * (f - c) * (o - c), ff += weight(row) * (f - c) * (f - c);
+          oo += weight(row) * (o - c) * (o - c), squared += weight(row) * (d - o) * (d - o);
+        }
+      acc += fo / std::sqrt(ff * oo) / 3, damped += squared / w / 3;
+    }
+    CHECK(json["damping"]["t2m"][lead].get<double>() == Approx(share).epsilon(1e-4));
+    const auto& global = json["regions"]["global"];
+    CHECK(global["forecast"]["acc"]["t2m"][lead].get<double>() == Approx(acc).epsilon(1e-4));
+    CHECK(global["damped_persistence"]["rmse"]["t2m"][lead].get<double>() == Approx(std::sqrt(damped)).epsilon(1e-4));
+    CHECK(global["climatology"]["acc"]["t2m"][lead].is_null());
+    CHECK(global["climatology"]["rmse"]["t2m"][lead].get<double>() > 0);
+  }
+}
+
+TEST_CASE("scoring: files of other starts are one set, a range takes starts, a forecast's gaps are told") {
+  const TemporaryFolder folder;
+  const std::string truth = write_truth(folder / "truth.nc"), first = write_forecast_file(folder / "a.nc"),
+                    second = write_forecast_file(
+                        folder / "b.nc",
+                        {.starts = {60, 474, 600}, .leads = {6, 12}, .northwards = false, .missing_at = 60});
+  ForecastScoring scoring({.forecasts = {second, first}, .truth = {truth}});
+  scoring.run();
+  CHECK(scoring.starts().size() == 4);  // of 474 and 600 hours nothing is known
+  const Score& score = scoring.scorecard().score(Forecasts::forecast, 0, 0, 0);
+  CHECK(score.cases() == 4);
+  const std::vector<std::string> notes = scoring.notes();
+  CHECK_THAT(notes.at(1), ContainsSubstring("none of their times: 2 starts"));
+  CHECK_THAT(notes.back(), ContainsSubstring("v10 lacks up to"));
+
+  ForecastScoring some({.forecasts = {first, second},
+                        .truth = {truth},
+                        .channels = {"t2m"},
+                        .range = RangeValue(std::array<std::string, 2>{"2020-02-21T12", "2020-02-22"})});
+  CHECK(some.starts().size() == 2);
+  CHECK(some.channels() == Names{"t2m"});
+}
+
+TEST_CASE("scoring: what does not fit is refused with both") {
+  const TemporaryFolder folder;
+  const std::string truth = write_truth(folder / "truth.nc"), forecast = write_forecast_file(folder / "f.nc");
+  const auto of = [&](const ForecastFile& file) { return write_forecast_file(folder / "x.nc", file); };
+  CHECK_THAT(refusal({.forecasts = {of({.unit = "degC"})}, .truth = {truth}}),
+             ContainsSubstring("x.nc: channel t2m is in degC, but in K in ") && ContainsSubstring("truth.nc"));
+  CHECK_THAT(refusal({.forecasts = {of({.leads = {6, 8}})}, .truth = {truth}}),
+             ContainsSubstring("x.nc has a lead time of 8 hours, but the steps of ") &&
+                 ContainsSubstring("truth.nc are 6 hours apart"));
+  CHECK_THAT(refusal({.forecasts = {forecast, of({.leads = {6, 12, 18}})}, .truth = {truth}}),
+             ContainsSubstring("x.nc has 3 lead times (6 ... 18 h), but ") && ContainsSubstring("2 lead times"));
+  CHECK_THAT(refusal({.forecasts = {forecast, of({})}, .truth = {truth}}),
+             ContainsSubstring("f.nc and ") && ContainsSubstring("both have the forecast from 2020-02-20T00:00"));
+  CHECK_THAT(refusal({.forecasts = {forecast, of({.starts = {6}, .first_row = 1, .rows = 3})}, .truth = {truth}}),
+             ContainsSubstring("x.nc has a grid of 3 x 4 points, but "));
+  CHECK_THAT(refusal({.forecasts = {forecast, of({.starts = {6}, .has_winds = false})}, .truth = {truth}}),
+             ContainsSubstring("x.nc has no channel u10, which "));
+  CHECK_THAT(refusal({.forecasts = {forecast, of({.starts = {6}, .unit = "degC"})}, .truth = {truth}}),
+             ContainsSubstring("x.nc: channel t2m is in degC, but in kelvin in "));
+  CHECK_THAT(refusal({.forecasts = {of({.starts = {2000}})}, .truth = {truth}}),
+             ContainsSubstring("no forecast has a truth: they start from 2020-05-13T08:00"));
+  CHECK_THAT(refusal({.forecasts = {of({.units_of_time = "hours"})}, .truth = {truth}}),
+             ContainsSubstring("x.nc has no dates"));
+  CHECK_THAT(refusal({.forecasts = {forecast}, .truth = {write_truth(folder / "y.nc", {.units_of_time = "hours"})}}),
+             ContainsSubstring("y.nc has no dates"));
+  CHECK_THAT(
+      refusal({.forecasts = {forecast}, .truth = {write_truth(folder / "y.nc", {.latitudes = {61, 31, 1, -29}})}}),
+      ContainsSubstring("f.nc: its grid of 4 x 4 points") && ContainsSubstring("y.nc"));
+  CHECK_THAT(refusal({.forecasts = {forecast}, .truth = {truth}, .channels = {"t2n"}}),
+             ContainsSubstring("f.nc has no channel t2n; did you mean t2m?"));
+  CHECK_THAT(refusal({.forecasts = {forecast}, .truth = {truth}, .channels = {"cape"}}),
+             ContainsSubstring("truth.nc has no channel cape"));
+}
+
+TEST_CASE("scoring: a climatology in other units, without a channel, a day or an hour is refused by name") {
+  const TemporaryFolder folder;
+  const std::string truth = write_truth(folder / "truth.nc"), forecast = write_forecast_file(folder / "f.nc"),
+                    climatology = folder / "c.nc";
+  const auto outcome = [&] {
+    return testing::error_of([&] {
+      ForecastScoring scoring({.forecasts = {forecast}, .truth = {truth}, .climatology = climatology});
+      scoring.run();
+    });
+  };
+  const auto write = [&](const TruthFile& file, const Names& channels = {}) {
+    write_climatology(
+        FieldSeries({.paths = {write_truth(folder / "z.nc", file)}, .channels = channels, .choose = !channels.empty()}),
+        climatology, {.window = 1});
+  };
+  write({});
+  CHECK(outcome().empty());
+  write({.unit = "degC"});
+  CHECK_THAT(outcome(), ContainsSubstring("t2m is in kelvin, but in degC in ") && ContainsSubstring("c.nc"));
+  write({}, {"t2m", "u10"});
+  CHECK_THAT(outcome(), ContainsSubstring("c.nc has no channel v10"));
+  write({.hours = 72});
+  CHECK_THAT(outcome(), ContainsSubstring("c.nc has no value of t2m for the day and hour of 2020-02-2"));
+  write({.step = 12});
+  CHECK_THAT(outcome(), ContainsSubstring("c.nc has no climatology of the hour of 2020-02-20T06:00"));
+}
+
+TEST_CASE("scoring: pictures of every variable, and an animation") {
+  const TemporaryFolder folder;
+  const std::string truth = write_truth(folder / "truth.nc"), forecast = write_forecast_file(folder / "f.nc"),
+                    climatology = folder / "c.nc";
+  write_climatology(FieldSeries({.paths = {truth}}), climatology, {.window = 5});
+  ForecastScoring scoring({.forecasts = {forecast}, .truth = {truth}, .climatology = climatology});
+  scoring.run();
+  CHECK(write_score_curves(scoring, folder / "png") == 3 * 3 + 1);
+  for (const char* name : {"rmse_t2m", "acc_u10", "spectrum_v10", "rmse_wind10"})
+    CHECK(std::filesystem::file_size(folder / "png" / (std::string(name) + ".png")) > 1000);
+  animate_forecast(scoring, folder / "a.gif", "2m_temperature");
+  const std::string gif = read_file(folder / "a.gif");
+  CHECK(gif.substr(0, 6) == "GIF89a");
+  CHECK_THAT(testing::error_of([&] { animate_forecast(scoring, folder / "b.gif", "u11"); }),
+             ContainsSubstring("--animate-channel u11 is not scored; did you mean u10?"));
+  CHECK_FALSE(std::filesystem::exists(folder / "b.gif"));
+}
+
+TEST_CASE("scoring: spread steps are even, and prefer no hour of the day") {
+  CHECK(spread_steps(3, 7, 10, 4) == std::vector<std::int64_t>{3, 4, 5, 6});
+  const std::vector<std::int64_t> steps = spread_steps(100, 500, 40, 4);
+  REQUIRE(steps.size() == 40);
+  std::array<int, 4> hours{};
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    CHECK(steps[i] >= 100 + static_cast<std::int64_t>(i) * 10);
+    CHECK(steps[i] < 100 + static_cast<std::int64_t>(i + 1) * 10);
+    ++hours[static_cast<std::size_t>(steps[i] % 4)];
+  }
+  CHECK(hours == std::array<int, 4>{10, 10, 10, 10});
+  CHECK(spread_steps(0, 9, 3, 0) == std::vector<std::int64_t>{0, 3, 6});
+}

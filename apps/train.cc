@@ -93,22 +93,24 @@ std::string ranks_of(const RunConfig& config, const OpenedRecipe& data, const Tr
   return map;
 }
 
-// Of the samples, and where the processes have met.
-std::vector<std::string> notes_of(const OpenedRecipe& data) {
+// Of the samples, how weights begin, and where the processes have met.
+std::vector<std::string> notes_of(const OpenedRecipe& data, const std::optional<PartialStart>& partial) {
   std::vector<std::string> notes = data.notes();
+  if (partial) notes.insert(notes.end(), partial->lines().begin(), partial->lines().end());
   if (const std::string meeting = describe_meeting(); !meeting.empty()) notes.push_back(meeting);
   return notes;
 }
 
-RunSetup setup_of(RunConfig& config, const OpenedRecipe& data, const ScheduleOptions& schedule, const TrainFlags& o,
-                  const fs::path& folder, Device device) {
+RunSetup setup_of(RunConfig& config, const OpenedRecipe& data, const ScheduleOptions& schedule,
+                  const std::optional<PartialStart>& partial, const TrainFlags& o, const fs::path& folder,
+                  Device device) {
   return {.folder = folder,
           .options = config.run,
           .num_iters = schedule.num_iters,
           .global_batch_size = config.batch.global_batch_size,
           .precision = precision_of(config.compute, device),
           .rank_map = o.ranks == 1 ? "" : ranks_of(config, data, o),
-          .notes = notes_of(data),
+          .notes = notes_of(data, partial),
           .config = config_of_run(config, data, schedule),
           .autotune = config.compute.autotune,
           .comm_report = o.comm_report,
@@ -191,7 +193,7 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   if (folder) announce_run(*folder, config, o, device);
   fs::path init;
   if (!o.init.empty()) init = weights_at(o.init);
-  const FirstWeights weights = first_weights(found, init);
+  const FirstWeights weights = first_weights(found, init, o.init_partial);
   const OpenRequest request{.kept = statistics_of(path),
                             .resumed = found.is_resumed,
                             .process = opening_process_of(o),
@@ -204,13 +206,15 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
     for (const std::string& warning : data->warnings()) print_line("warning: " + warning);
   const std::string about_gpu = about_unused_gpu(o.config.device, device, ISOBAR_HAS_CUDA);
   if (folder && !about_gpu.empty()) print_line(about_gpu);
+  const std::optional<PartialStart> partial = partial_start(weights, config, *data);
   OpenedRun run{.config = config,
                 .data = *data,
                 .folder = folder ? &*folder : nullptr,
                 .found = found,
                 .trained = weights.trained,
-                .init = init,
-                .setup = setup_of(config, *data, schedule, o, path, device),
+                .init = o.init_partial ? fs::path() : init,
+                .partial = partial,
+                .setup = setup_of(config, *data, schedule, partial, o, path, device),
                 .device = device};
   check_room(run.data, trainer_options(run), planned_rank(o), device.kind, room_of(o, device));
   return train_in(run, o, processes);

@@ -19,6 +19,7 @@ namespace isobar {
 struct TrainFlags {
   ConfigOptions config;
   std::string data, run_dir, init, run_num = "00";
+  bool init_partial = false;
   bool resume = false, overwrite = false, list_keys = false, list_configs = false;
   int ranks = 1;  // number of ranks: threads of this process, or processes started by a launcher
   Launch launch;

@@ -56,7 +56,8 @@ void GradientReducer::list_owned() {
   if (parallel_.exchange.shards_optimizer())
     for (const Bucket& bucket : buckets_) own(bucket.sharing, bucket.own);
   else
-    for (const auto& [sharing, range] : parameters_.sections()) own(sharing, range);
+    for (const auto& [sharing, range, frozen] : parameters_.sections())
+      if (!frozen) own(sharing, range);
   if (!add_up()) return;
   // Sums are added range by range, and the parts of a model may have different numbers of ranges.
   auto most = static_cast<double>(owned_.size());
@@ -138,7 +139,8 @@ void GradientReducer::share_weights() const {
 
 std::int64_t GradientReducer::fair_share() const {
   std::int64_t elements = 0;
-  for (const auto& [sharing, range] : parameters_.sections()) {
+  for (const auto& [sharing, range, frozen] : parameters_.sections()) {
+    if (frozen) continue;
     std::int64_t held = 0;
     for (const NamedParameter& p : parameters_.named())
       if (p.offset >= range.first && p.offset < range.end) held += p.numel();

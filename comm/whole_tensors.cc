@@ -80,7 +80,8 @@ void write_whole(const std::filesystem::path& path, const Parameters& parameters
   };
   if (world.rank() == 0) return write_flat(path, parameters, buffers, metadata, whole);
   for (const FlatBuffer& buffer : buffers)
-    for (const NamedParameter& p : parameters.named()) whole(buffer, p);
+    for (const NamedParameter& p : parameters.named())
+      if (buffer.has(p)) whole(buffer, p);
 }
 
 void visit_whole(const Parameters& parameters, const FlatBuffer& buffer, const Communicator& world,
@@ -88,6 +89,7 @@ void visit_whole(const Parameters& parameters, const FlatBuffer& buffer, const C
   const Pieces pieces(parameters, buffer, world);
   for (std::size_t i = 0; i < parameters.named().size(); ++i) {
     const NamedParameter& p = parameters.named()[i];
+    if (!buffer.has(p)) continue;
     const Tensor whole = gather(buffer, p, pieces, i, world);
     if (world.rank() == 0) visit(p, whole);
   }

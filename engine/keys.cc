@@ -28,13 +28,16 @@ struct Numbers {
   void of(const std::array<T, N>& values) const {
     for (const T& value : values) of(value);
   }
-  template <class T, class U>
-  void of(const std::variant<T, U>& value) const {
+  template <class... Ts>
+  void of(const std::variant<Ts...>& value) const {
     std::visit([this](const auto& numbers) { of(numbers); }, value);
   }
   template <class T>
   void of(const std::vector<T>& values) const {
     for (const T& value : values) of(value);
+  }
+  void of(const std::map<std::string, double>& values) const {
+    for (const auto& [name, value] : values) of(value);
   }
 
   void operator()(const Choice&) const {}

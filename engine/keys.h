@@ -59,6 +59,10 @@ using StagedNumber = std::variant<std::int64_t, std::vector<std::array<std::int6
 // A word that stands for numbers, or the numbers.
 using WordOrNumbers = std::variant<std::string, std::vector<double>>;
 
+// Numbers in order or by name, or words that stand for numbers.
+using WeightsByName =
+    std::variant<std::vector<double>, std::map<std::string, double>, std::string, std::vector<std::string>>;
+
 // Texts by name.
 using TextMap = std::map<std::string, std::string>;
 
@@ -67,12 +71,12 @@ using NumberOrWord = std::variant<double, std::string>;
 using NumbersOrWords = std::map<std::string, NumberOrWord>;
 
 // Where a key's value is stored. An optional without a value is null.
-using KeyPlace =
-    std::variant<bool*, std::int64_t*, double*, std::string*, Choice, std::array<std::int64_t, 2>*,
-                 std::array<double, 2>*, std::optional<bool>*, std::optional<std::int64_t>*,
-                 std::optional<std::array<std::int64_t, 2>>*, std::optional<std::vector<std::string>>*,
-                 std::optional<std::vector<double>>*, PerAxis*, std::optional<std::string>*, std::optional<RangeValue>*,
-                 std::optional<TextMap>*, std::optional<NumbersOrWords>*, StagedNumber*, WordOrNumbers*>;
+using KeyPlace = std::variant<bool*, std::int64_t*, double*, std::string*, Choice, std::array<std::int64_t, 2>*,
+                              std::array<double, 2>*, std::optional<bool>*, std::optional<std::int64_t>*,
+                              std::optional<std::array<std::int64_t, 2>>*, std::optional<std::vector<std::string>>*,
+                              std::optional<std::vector<double>>*, PerAxis*, std::optional<std::string>*,
+                              std::optional<RangeValue>*, std::optional<TextMap>*, std::optional<NumbersOrWords>*,
+                              StagedNumber*, WordOrNumbers*, std::optional<WeightsByName>*>;
 
 struct Key {
   std::string name;

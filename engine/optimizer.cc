@@ -78,18 +78,19 @@ KeyTable OptimizerOptions::keys() {
 }
 
 Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options)
-    : Optimizer(parameters, options, {{{0, parameters.weights().numel()}}}) {}
+    : Optimizer(parameters, options, {{{0, parameters.grads().numel()}}}) {}
 
 Optimizer::Optimizer(Parameters& parameters, OptimizerOptions options, std::vector<OwnedRange> ranges,
                      SumOverRanks add_up)
     : parameters_(parameters), options_(options), ranges_(std::move(ranges)), add_up_(std::move(add_up)) {
   const MemoryScope scope("optimizer");
   const Tensor& weights = parameters.weights();
+  const std::int64_t trained = parameters.grads().numel();
   std::int64_t owned = 0, last = 0;
   for (const auto& [range, factor] : ranges_) {
-    ISOBAR_CHECK(range.first >= last && range.end >= range.first && range.end <= weights.numel(),
-                 "the optimizer's range [", range.first, ", ", range.end, ") does not follow element ", last, " of ",
-                 weights.numel());
+    ISOBAR_CHECK(range.first >= last && range.end >= range.first && range.end <= trained, "the optimizer's range [",
+                 range.first, ", ", range.end, ") does not follow element ", last, " of the ", trained,
+                 " that are trained");
     owned += range.size();
     last = range.end;
   }

@@ -5,8 +5,8 @@
 //   -> their root, which is the gradient norm, and the factor that unscales and clips (0 if the norm is not finite:
 //      the update is skipped)
 //   -> Adam in one launch a range.
-// The factor stays on the device, so that the host need not wait for it. A single process has one range: the whole
-// buffer.
+// The factor stays on the device, so that the host need not wait for it. A single process has one range: all elements
+// that have gradients. Frozen parameters, behind these, are in no range: no moments, no decay, no average.
 #pragma once
 
 #include <array>

@@ -7,8 +7,11 @@
 #include <utility>
 
 #include "kernels/common/checked_size.h"
+#include "kernels/common/comma_list.h"
 #include "kernels/common/math.h"
+#include "kernels/common/name_pattern.h"
 #include "kernels/common/rng.h"
+#include "kernels/common/suggestions.h"
 #include "kernels/elementwise.h"
 
 namespace isobar {
@@ -38,6 +41,19 @@ double uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
 double normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t index) {
   const Philox4 bits = philox4x32(seed, stream, index);
   return to_normal(bits.word[0], bits.word[1]);
+}
+
+// The names, and the patterns of all names that begin alike: "blocks.*", "blocks.0.*", "blocks.0.attn.q.weight".
+std::vector<std::string> names_and_beginnings(const std::vector<std::string>& names) {
+  std::vector<std::string> all;
+  for (const std::string& name : names) {
+    for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
+      all.push_back(name.substr(0, dot + 1) + "*");
+    all.push_back(name);
+  }
+  std::ranges::sort(all);
+  all.erase(std::ranges::unique(all).begin(), all.end());
+  return all;
 }
 
 double initial_value(const Init& init, std::uint64_t seed, std::uint64_t stream, std::int64_t index) {
@@ -76,7 +92,7 @@ int Parameters::add(ParameterSpec spec) {
   Shape shape = spec.shape;
   shape[axis] = shard.end - shard.begin;
   shape = shape_in_memory(shape, spec.order);
-  entries_.push_back({std::move(spec), std::move(shape), 0});
+  entries_.push_back({.spec = std::move(spec), .shape = std::move(shape)});
   return static_cast<int>(entries_.size()) - 1;
 }
 
@@ -84,6 +100,29 @@ Weights joined(std::initializer_list<Weights> lists) {
   Weights all;
   for (const Weights& list : lists) all.insert(all.end(), list.begin(), list.end());
   return all;
+}
+
+void Parameters::freeze(const std::vector<std::string>& patterns) {
+  ISOBAR_CHECK(!weights_.defined(), "parameters are frozen after allocate()");
+  std::vector<std::string> names;
+  for (const Entry& entry : entries_) names.insert(names.end(), entry.spec.names.begin(), entry.spec.names.end());
+  for (const std::string& pattern : patterns) {
+    const auto fits = [&](const std::string& name) { return fits_pattern(pattern, name); };
+    ISOBAR_CHECK(std::ranges::any_of(names, fits), "config key freeze: no parameter of this network is called ",
+                 pattern, "; the nearest are ", comma_list(nearest_names(pattern, names_and_beginnings(names), 3)));
+  }
+  const auto is_frozen = [&](const std::string& name) {
+    return std::ranges::any_of(patterns, [&](const std::string& pattern) { return fits_pattern(pattern, name); });
+  };
+  for (Entry& entry : entries_) {
+    const std::vector<std::string>& stacked = entry.spec.names;
+    entry.frozen = is_frozen(stacked.front());
+    for (const std::string& name : stacked)
+      ISOBAR_CHECK(is_frozen(name) == entry.frozen, "config key freeze: of ", comma_list(stacked),
+                   ", which are computed as one, some are frozen and some are not");
+  }
+  ISOBAR_CHECK(patterns.empty() || !std::ranges::all_of(entries_, &Entry::frozen),
+               "config key freeze: all parameters of the network are frozen, and nothing is left to train");
 }
 
 const std::string& Parameters::name_of(int handle) const {
@@ -100,20 +139,59 @@ std::int64_t Parameters::held() const {
   return sum;
 }
 
+std::int64_t Parameters::held_trained() const {
+  std::int64_t sum = 0;
+  for (const Entry& entry : entries_) sum += entry.frozen ? 0 : entry.numel();
+  return sum;
+}
+
+std::int64_t Parameters::frozen_count() const {
+  std::int64_t sum = 0;
+  for (const NamedParameter& p : named_) sum += p.frozen ? numel_of(p.full_shape) : 0;
+  return sum;
+}
+
+std::vector<int> Parameters::handles_of(Sharing sharing, const std::function<bool(const Entry&)>& are_wanted) const {
+  std::vector<int> handles;
+  for (std::size_t i = 0; i < entries_.size(); ++i)
+    if (entries_[i].spec.sharing == sharing && are_wanted(entries_[i])) handles.push_back(static_cast<int>(i));
+  return handles;
+}
+
 void Parameters::lay_out(const BucketPlan& plan, std::size_t element) {
-  for (const bool decay : {true, false}) {
-    for (const Sharing sharing : {Sharing::shard, Sharing::copy, Sharing::copy_of_partial}) {
-      std::vector<int> handles;
-      for (std::size_t i = 0; i < entries_.size(); ++i)
-        if (entries_[i].spec.decay == decay && entries_[i].spec.sharing == sharing)
-          handles.push_back(static_cast<int>(i));
-      const std::int64_t begin = total_;
+  constexpr std::array kOrder{Sharing::shard, Sharing::copy, Sharing::copy_of_partial};
+  const auto lay_out_handles = [&](Sharing sharing, bool frozen, const auto& are_wanted) {
+    const std::int64_t begin = total_;
+    const std::vector<int> handles = handles_of(sharing, are_wanted);
+    if (frozen)
+      lay_out_frozen(handles);
+    else
       lay_out_section(sharing, handles, plan, element);
-      if (total_ > begin) sections_.push_back({sharing, {begin, total_}});
-    }
+    if (total_ > begin) sections_.push_back({sharing, {begin, total_}, frozen});
+  };
+  for (const bool decay : {true, false}) {
+    for (const Sharing sharing : kOrder)
+      lay_out_handles(sharing, false, [decay](const Entry& e) { return !e.frozen && e.spec.decay == decay; });
     if (decay) decay_end_ = total_;
   }
+  trained_end_ = total_;
+  for (const Sharing sharing : kOrder) lay_out_handles(sharing, true, [](const Entry& e) { return e.frozen; });
   list_names();
+}
+
+void Parameters::lay_out_frozen(const std::vector<int>& handles) {
+  for (const int handle : handles) {
+    Entry& entry = entries_[static_cast<std::size_t>(handle)];
+    check_room_for(entry, total_);
+    entry.offset = total_;
+    total_ += aligned(entry.numel());
+  }
+}
+
+// Error if the entry, at this element of a buffer, makes the buffer too large.
+void Parameters::check_room_for(const Entry& entry, std::int64_t at) {
+  ISOBAR_CHECK(entry.numel() <= kMaxElements - at, "parameter ", entry.spec.names[0], " of shape ",
+               to_string(entry.shape), " makes the model too large for any machine");
 }
 
 // Buckets are filled from the end, because the last parameters' gradients are final first.
@@ -130,8 +208,7 @@ void Parameters::lay_out_section(Sharing sharing, const std::vector<int>& handle
       buckets.push_back({sharing, {}, {}});
       size = 0;
     }
-    ISOBAR_CHECK(entry.numel() <= kMaxElements - size, "parameter ", entry.spec.names[0], " of shape ",
-                 to_string(entry.shape), " makes the model too large for any machine");
+    check_room_for(entry, size);
     buckets.back().handles.push_back(*handle);
     size += aligned(entry.numel());
     is_full = static_cast<std::size_t>(size) * element >= plan.bytes;
@@ -142,8 +219,7 @@ void Parameters::lay_out_section(Sharing sharing, const std::vector<int>& handle
     for (auto handle = bucket->handles.rbegin(); handle != bucket->handles.rend(); ++handle) {
       Entry& entry = entries_[static_cast<std::size_t>(*handle)];
       entry.offset = offset;
-      ISOBAR_CHECK(entry.numel() <= kMaxElements - offset, "parameter ", entry.spec.names[0], " of shape ",
-                   to_string(entry.shape), " makes the model too large for any machine");
+      check_room_for(entry, offset);
       offset += aligned(entry.numel());
     }
     bucket->range = {total_, total_ + round_up(offset - total_, unit)};
@@ -156,7 +232,7 @@ void Parameters::list_names() {
   for (const Entry& entry : entries_) {
     std::int64_t part = entry.offset;
     for (const std::string& name : entry.spec.names) {
-      named_.push_back({name, entry.shape, part, entry.spec.shape, entry.spec.shard, entry.spec.order});
+      named_.push_back({name, entry.shape, part, entry.spec.shape, entry.spec.shard, entry.spec.order, entry.frozen});
       part += numel_of(entry.shape);
       count_ += numel_of(entry.spec.shape);
     }
@@ -168,10 +244,12 @@ void Parameters::list_names() {
 void Parameters::check_memory(DType dtype, DType activation, Device device) const {
   if (!holds_values(device)) return;
   const bool on_host = device.kind != DeviceKind::cuda;
-  const std::size_t buffers = size_of(dtype) * (on_host ? 2 : 1) + (on_host && is_16_bit(activation) ? 2 : 0);
+  const std::size_t weights = size_of(dtype) + (on_host && is_16_bit(activation) ? 2 : 0);
+  const std::size_t gradients = on_host ? size_of(dtype) : 0;
   std::int64_t largest = 0;
   for (const NamedParameter& p : named_) largest = std::max(largest, p.numel());
-  const std::size_t needed = static_cast<std::size_t>(total_) * buffers +
+  const std::size_t needed = static_cast<std::size_t>(total_) * weights +
+                             static_cast<std::size_t>(trained_end_) * gradients +
                              static_cast<std::size_t>(largest) * (sizeof(double) + size_of(dtype));
   ISOBAR_CHECK(needed <= machine_memory_bytes(), "the model is too large: its ", count_, " parameters need ",
                text_of_bytes(needed), " of memory, and this machine has ", text_of_bytes(machine_memory_bytes()));
@@ -189,15 +267,21 @@ void Parameters::allocate(DType activation, Device device, std::uint64_t seed, c
   }
   {
     const MemoryScope scope("gradients");
-    grads_ = Tensor::zeros({total_}, dtype, device);
+    grads_ = Tensor::zeros({trained_end_}, dtype, device);
   }
   fill(seed);
   for (const Entry& entry : entries_) {
     Shape shape = entry.shape;
     shape[0] *= static_cast<std::int64_t>(entry.spec.names.size());
     const Tensor& source = entry.spec.compute_copy && compute_.defined() ? compute_ : weights_;
-    leaves_.push_back(make_leaf(source.slice(entry.offset, shape), grads_.slice(entry.offset, shape)));
-    if (compute_.defined()) leaves_.back().leaf()->rounded = compute_.slice(entry.offset, shape);
+    const Tensor values = source.slice(entry.offset, shape);
+    const Tensor rounded = compute_.defined() ? compute_.slice(entry.offset, shape) : Tensor();
+    if (entry.frozen) {
+      leaves_.push_back(make_frozen(values, rounded));
+      continue;
+    }
+    leaves_.push_back(make_leaf(values, grads_.slice(entry.offset, shape)));
+    leaves_.back().leaf()->rounded = rounded;
   }
 }
 
@@ -229,12 +313,13 @@ void Parameters::fill(std::uint64_t seed) {
 }
 
 void Parameters::begin_step() {
-  for (const Tensor& leaf : leaves_) leaf.leaf()->touched = false;
+  for (const Tensor& leaf : leaves_)
+    if (leaf.tracked()) leaf.leaf()->touched = false;
 }
 
 void Parameters::finish_gradients() {
   for (const Tensor& leaf : leaves_) {
-    if (leaf.leaf()->touched) continue;
+    if (!leaf.tracked() || leaf.leaf()->touched) continue;
     const Tensor& grad = leaf.leaf()->grad;
     ISOBAR_RUN(grad.device(), fill, {.n = grad.numel(), .dtype = grad.dtype(), .value = 0, .y = grad.data()},
                current_stream());

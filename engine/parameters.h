@@ -4,6 +4,9 @@
 // Matrices come first, so that weight decay applies to a prefix of the buffer. Within the matrices, and within the
 // rest, parameters with the same Sharing are contiguous: a section. A section is cut into buckets; ranks exchange a
 // bucket as one.
+//
+// Frozen parameters come last, behind all that are trained, in sections of their own without buckets. The buffer of the
+// gradients ends before them.
 // A stacked parameter is several named tensors one after the other, used as one. The fused query, key and value
 // projection is an example: a checkpoint has three tensors.
 #pragma once
@@ -63,6 +66,7 @@ struct NamedParameter {
   Shape full_shape;         // in files
   Shard shard;              // begin and end are set
   MemoryOrder order = MemoryOrder::as_in_files;
+  bool frozen = false;
   std::int64_t numel() const { return numel_of(shape); }
 };
 
@@ -96,6 +100,12 @@ class Parameters {
   // Adds a parameter to the list; returns its handle for get(). All calls come before allocate().
   int add(ParameterSpec spec);
 
+  // Freezes the parameters whose names fit one of the patterns (kernels/common/name_pattern.h): their tensors are
+  // untracked, and nothing changes their weights. Call it after the last add() and before allocate(). Throws Error for
+  // a pattern that no name fits, with the nearest names; for one that fits only some names of a stacked parameter; and
+  // if no parameter is left to train.
+  void freeze(const std::vector<std::string>& patterns);
+
   // For people: what ranks share, each once (`what`), in the order in which layers note it.
   void note_dealt(Dealt dealt);
   const std::vector<Dealt>& dealt() const { return dealt_; }
@@ -114,29 +124,33 @@ class Parameters {
   const std::string& name_of(int handle) const;
   // Number of elements that this rank holds, without padding; known before allocate().
   std::int64_t held() const;
+  std::int64_t held_trained() const;  // of those that are not frozen
   const std::vector<NamedParameter>& named() const { return named_; }
   std::int64_t count() const { return count_; }          // elements of the whole model, without padding
+  std::int64_t frozen_count() const;                     // of these, those of frozen parameters
   std::int64_t decay_end() const { return decay_end_; }  // elements [0, decay_end) decay
   DType dtype() const { return weights_.dtype(); }
   DType activation_dtype() const { return activation_; }
   Device device() const { return weights_.device(); }
 
   const Tensor& weights() const { return weights_; }  // [n], fp32 or fp64; padding is zero
-  const Tensor& grads() const { return grads_; }      // [n]
+  const Tensor& grads() const { return grads_; }      // [elements before the frozen parameters]
   const Tensor& compute() const { return compute_; }  // [n] in 16 bits, or undefined
   Tensor weight(const NamedParameter& p) const { return weights_.slice(p.offset, p.shape); }
+  // Of a parameter that is not frozen.
   Tensor grad(const NamedParameter& p) const { return grads_.slice(p.offset, p.shape); }
 
-  // The buffers in order, padding included, as ranges of parameters with the same Sharing.
+  // The buffers in order, padding included, as ranges of parameters with the same Sharing, trained or frozen.
   struct Section {
     Sharing sharing = Sharing::copy;
     FlatRange range;
+    bool frozen = false;
   };
   const std::vector<Section>& sections() const { return sections_; }
 
-  // The buffers in order as buckets of whole leaves, for those leaves of which this rank holds elements. Padding at its
-  // end makes a bucket's size a multiple of 64 times the plan's slices: all slices are equal and aligned for any vector
-  // load.
+  // The trained part of the buffers, in order, as buckets of whole leaves, for those leaves of which this rank holds
+  // elements. Padding at its end makes a bucket's size a multiple of 64 times the plan's slices: all slices are equal
+  // and aligned for any vector load.
   struct Bucket {
     Sharing sharing = Sharing::copy;
     FlatRange range;
@@ -153,10 +167,14 @@ class Parameters {
     ParameterSpec spec;
     Shape shape;  // of the part that this rank holds of each name, in memory
     std::int64_t offset = 0;
+    bool frozen = false;
     std::int64_t numel() const;
   };
 
   void lay_out(const BucketPlan& plan, std::size_t element);
+  std::vector<int> handles_of(Sharing sharing, const std::function<bool(const Entry&)>& are_wanted) const;
+  void lay_out_frozen(const std::vector<int>& handles);
+  static void check_room_for(const Entry& entry, std::int64_t at);
   void lay_out_section(Sharing sharing, const std::vector<int>& handles, const BucketPlan& plan, std::size_t element);
   void list_names();
   void check_memory(DType dtype, DType activation, Device device) const;
@@ -169,6 +187,7 @@ class Parameters {
   std::vector<Bucket> buckets_;
   std::vector<Tensor> leaves_;
   std::int64_t count_ = 0, total_ = 0, decay_end_ = 0;
+  std::int64_t trained_end_ = 0;  // elements [trained_end_, total_) are frozen
   DType activation_ = DType::fp32;
   Tensor weights_, grads_, compute_;
 };

@@ -129,7 +129,7 @@ KeyTable ScheduleOptions::keys() {
        key("end_lr", end_lr, "the rate at the end of the decay; no schedule falls below it")
            .at_least(0)
            .also_called({"minlr", "etamin"})
-           .in_yaml({"lr_schedule.end_lr"}),
+           .in_yaml({"lr_schedule.end_lr", "min_lr"}),
        key("lr_step", lr_step,
            "when the decay goes on: with every iteration, or at epoch ends; a warmup always goes by iterations"),
        key("decay_iters", decay_iters, "iterations after which the rate has fallen to end_lr; null: num_iters")

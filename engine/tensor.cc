@@ -184,4 +184,9 @@ Tensor make_leaf(Tensor value, Tensor grad) {
   return value;
 }
 
+Tensor make_frozen(Tensor value, Tensor rounded) {
+  value.leaf_ = std::make_shared<Leaf>(Leaf{.grad = {}, .rounded = std::move(rounded)});
+  return value;
+}
+
 }  // namespace isobar

@@ -92,6 +92,7 @@ class Tensor {
 
   friend class Tape;
   friend Tensor make_leaf(Tensor value, Tensor grad);
+  friend Tensor make_frozen(Tensor value, Tensor rounded);
 
   std::shared_ptr<Storage> storage_;
   std::size_t offset_ = 0;  // bytes
@@ -114,7 +115,7 @@ void copy_strided(const Tensor& to, StridedBlocks to_runs, const Tensor& from, S
 
 // The gradient buffer of a leaf.
 struct Leaf {
-  Tensor grad;
+  Tensor grad;  // undefined for a frozen parameter
   // For a parameter: the same values in the activations' dtype, if they are kept in it.
   Tensor rounded = {};
   bool touched = false;        // the buffer already holds something of this step
@@ -123,5 +124,8 @@ struct Leaf {
 
 // A tensor that gradients flow to. `grad` has the same numel, in the dtype in which gradients are accumulated.
 Tensor make_leaf(Tensor value, Tensor grad);
+// A parameter that no gradient flows to: an untracked tensor, which still has its rounded values (Leaf::rounded; may be
+// undefined).
+Tensor make_frozen(Tensor value, Tensor rounded);
 
 }  // namespace isobar

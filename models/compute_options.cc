@@ -32,6 +32,15 @@ KeyTable ComputeOptions::keys() {
           }};
 }
 
+KeyTable ComputeOptions::freezing_keys() {
+  return {
+      "What is trained",
+      {key("freeze", freeze,
+           "parameters that keep their values, by patterns of their names, [\"blocks.*\", \"pos_embed\"]: * stands for "
+           "any characters, ? for one; they have no gradients, moments, weight decay or average; null: none")
+           .also_called({"frozen", "submodulestofreeze", "freezelayers"})}};
+}
+
 bool ComputeOptions::may_use_tf32() const {
   const char* const nvidias = std::getenv("NVIDIA_TF32_OVERRIDE");
   return tf32 && (nvidias == nullptr || std::string_view(nvidias) != "0");
@@ -52,6 +61,7 @@ DType ComputeOptions::activation() const {
 void ComputeOptions::allocate(Parameters& parameters, Device device, const BucketPlan& plan) const {
   ISOBAR_CHECK(activation() != DType::fp64 || behaviour_of(device) == DeviceKind::cpu,
                "dtype: fp64 runs on the CPU only (--device cpu)");
+  if (freeze) parameters.freeze(*freeze);
   parameters.allocate(activation(), device, static_cast<std::uint64_t>(seed), plan);
 }
 

@@ -1,8 +1,12 @@
-// How any network is computed: the dtype of its arithmetic, and the seed of its random numbers.
+// How any network is computed: the dtype of its arithmetic, the seed of its random numbers, and which of its parameters
+// have gradients.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "engine/keys.h"
 #include "engine/parameters.h"
@@ -29,15 +33,18 @@ struct ComputeOptions {
   bool cuda_graph = false;
   bool autotune = true;
   std::int64_t seed = 0;
+  std::optional<std::vector<std::string>> freeze = {};  // patterns of parameters' names (Parameters::freeze)
 
   KeyTable keys();
+  KeyTable freezing_keys();
 
   DType activation() const;  // the dtype of the inputs of matrix products
 
   // tf32, except if NVIDIA_TF32_OVERRIDE=0 disables it for NVIDIA's libraries, and so for isobar's own kernels.
   bool may_use_tf32() const;
 
-  // Allocates and initialises a network's parameters. Error for fp64 on a GPU.
+  // Freezes some of a network's parameters, allocates and initialises all. Error for fp64 on a GPU, and as
+  // Parameters::freeze.
   void allocate(Parameters& parameters, Device device, const BucketPlan& plan = {}) const;
 };
 

@@ -33,6 +33,11 @@ std::int64_t NetworkRecipe::multiple() const {
   return own ? own->stride : 1;
 }
 
+TensorStart NetworkRecipe::start_of(const std::string& name, const Shape& shape, const SafetensorsReader& file,
+                                    const FieldsMeaning&, const FieldsMeaning&) const {
+  return start_by_shape(shape, file.find(name));
+}
+
 void refuse_tokens(const char* network, const Ports& ports) {
   ISOBAR_CHECK(!ports.are_tokens(), "config key model: ", network, " takes fields, and the samples are tokens of text");
 }

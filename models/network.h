@@ -15,6 +15,7 @@
 #include "engine/keys.h"
 #include "models/build.h"
 #include "models/stage.h"
+#include "models/tensor_start.h"
 
 namespace isobar {
 
@@ -108,6 +109,10 @@ class NetworkRecipe {
   virtual std::int64_t multiple() const;
   // None: the network takes the extents that it was trained on, and no others.
   virtual std::optional<Reach> reach() const { return std::nullopt; }
+  // How the tensor `name`, of `shape` in files, begins with the weights in `file`, of a network for other ports or of
+  // another size. By default it takes the tensor of the same name and shape.
+  virtual TensorStart start_of(const std::string& name, const Shape& shape, const SafetensorsReader& file,
+                               const FieldsMeaning& theirs, const FieldsMeaning& ours) const;
   // Makes it as small as it can be without leaving out a kind of layer, for a quick check.
   virtual void shrink() {}
 

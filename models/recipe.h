@@ -88,6 +88,9 @@ class OpenedRecipe : public TaskSource {  // is not copied: samples refer to the
   virtual void check_start(const GivenWeights& weights) const = 0;
   virtual void check_resume(const GivenWeights& weights) const = 0;
 
+  // What the fields at the network's ports are; empty where the task has no names for them.
+  virtual FieldsMeaning meaning() const { return {}; }
+
   // TaskSource::make_task for weights that are to be read into it, of a run that goes on: the data are normalised as
   // these weights were trained, whatever the data's own statistics say.
   virtual std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute,
@@ -134,6 +137,13 @@ class Recipe {
   // fits, if there is one.
   virtual std::unique_ptr<OpenedPrediction> open_prediction(const PredictionRequest& request,
                                                             const GivenWeights& weights) const;
+
+  // What the fields at the ports of these weights' network are, if this is their recipe; empty where the weights or the
+  // task do not say. Every key has a value.
+  virtual FieldsMeaning meaning_of(const GivenWeights& weights) const {
+    static_cast<void>(weights);
+    return {};
+  }
 
   // The task of these sizes without data: to be run on shapes, on the device meta. Throws Error where sizes are left to
   // the data.

@@ -37,8 +37,9 @@ KeyTable task_table(RunConfig& config) {
 
 // The tables that every run has, whatever its recipe.
 std::vector<KeyTable> run_tables(RunConfig& config) {
-  return {config.reading.keys(),  config.compute.keys(), config.optimizer.keys(), config.loss_scale.keys(),
-          config.schedule.keys(), config.batch.keys(),   config.run.keys(),       config.tutorial.keys()};
+  return {config.reading.keys(),   config.compute.keys(),    config.compute.freezing_keys(),
+          config.optimizer.keys(), config.loss_scale.keys(), config.schedule.keys(),
+          config.batch.keys(),     config.run.keys(),        config.tutorial.keys()};
 }
 
 void check_fits_fp32(const char* name, double value, const KeyOrigins& origins) {

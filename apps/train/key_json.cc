@@ -99,15 +99,20 @@ struct JsonType<std::array<T, N>> {
 };
 
 // The first of the types that fits.
-template <class T, class U>
-struct JsonType<std::variant<T, U>> {
-  static bool read(const json& json, std::variant<T, U>& out) {
-    return JsonType<T>::read(json, out.template emplace<T>()) || JsonType<U>::read(json, out.template emplace<U>());
+template <class First, class... Others>
+struct JsonType<std::variant<First, Others...>> {
+  using Variant = std::variant<First, Others...>;
+
+  static bool read(const json& json, Variant& out) {
+    return JsonType<First>::read(json, out.template emplace<First>()) ||
+           (... || JsonType<Others>::read(json, out.template emplace<Others>()));
   }
-  static json write(const std::variant<T, U>& value) {
+  static json write(const Variant& value) {
     return std::visit([]<class V>(const V& held) { return JsonType<V>::write(held); }, value);
   }
-  static std::string expected() { return JsonType<T>::expected() + ", or " + JsonType<U>::expected(); }
+  static std::string expected() {
+    return JsonType<First>::expected() + (... + (", or " + JsonType<Others>::expected()));
+  }
 };
 
 template <class T>

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "apps/train/model_file.h"
 #include "engine/files/checkpoint.h"
 
 namespace isobar {
@@ -23,11 +22,21 @@ std::unique_ptr<OpenedRecipe> open_data(RunConfig& config, const OpenRequest& re
 
 }  // namespace
 
-FirstWeights first_weights(const FoundRun& found, const std::filesystem::path& init) {
+FirstWeights first_weights(const FoundRun& found, const std::filesystem::path& init, bool is_partial) {
   FirstWeights weights;
   if (found.checkpoint) weights.trained = describe_model(found.checkpoint->folder / kModelFile).weights;
-  if (!init.empty()) weights.init = describe_model(init).weights;
+  if (!init.empty() && !is_partial) weights.init = describe_model(init).weights;
+  if (!init.empty() && is_partial && !found.checkpoint) weights.partial = describe_model(init);
   return weights;
+}
+
+std::optional<PartialStart> partial_start(const FirstWeights& weights, const RunConfig& config,
+                                          const OpenedRecipe& data) {
+  if (!weights.partial) return std::nullopt;
+  const auto& [given, their_config] = *weights.partial;
+  const FieldsMeaning theirs = their_config ? their_config->recipe->meaning_of(given) : FieldsMeaning();
+  const std::unique_ptr<Task> on_shapes = data.make_task(config.compute, meta_like(DeviceKind::cpu));
+  return PartialStart(given.file, on_shapes->parameters(), *config.network, theirs, data.meaning());
 }
 
 // A file system could not serve thousands of processes at once.

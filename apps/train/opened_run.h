@@ -8,20 +8,27 @@
 
 #include "apps/train/config.h"
 #include "apps/train/found_run.h"
+#include "apps/train/model_file.h"
 #include "apps/train/run.h"
 #include "apps/train/trainer.h"
 #include "comm/communicator.h"
+#include "models/partial_start.h"
 #include "models/recipe.h"
 
 namespace isobar {
 
-// Weights that the run continues from (trained) or starts from (init).
+// Weights that the run continues from (trained) or starts from: as they are (init), or what fits of them (partial).
 struct FirstWeights {
   std::optional<GivenWeights> trained, init;
+  std::optional<ModelDescription> partial;
 };
 
-// init: a file; empty: weights are drawn at random.
-FirstWeights first_weights(const FoundRun& found, const std::filesystem::path& init);
+// init: a file; empty: weights are drawn at random. A run that goes on takes nothing partially.
+FirstWeights first_weights(const FoundRun& found, const std::filesystem::path& init, bool is_partial);
+
+// What fits of the weights that the run starts from; none unless it starts so. Error as PartialStart.
+std::optional<PartialStart> partial_start(const FirstWeights& weights, const RunConfig& config,
+                                          const OpenedRecipe& data);
 
 // Opens the data on every process, compares them with the weights, and prints what opening has filled and made. Only
 // the first process examines the data; the others use its findings.
@@ -38,7 +45,8 @@ struct OpenedRun {
   RunFolder* folder;  // null in all processes but the first
   FoundRun found;
   std::optional<GivenWeights> trained;  // weights that the run continues from
-  std::filesystem::path init;           // weights to start from; empty: drawn at random
+  std::filesystem::path init;           // weights to start from as they are; empty: none
+  std::optional<PartialStart> partial;  // what fits of weights to start from
   RunSetup setup;
   Device device;
 };

@@ -28,10 +28,14 @@ std::string text_of(const Parameters& parameters, const ComputeOptions& compute,
   const DType activation = compute.activation();
   const auto count = static_cast<std::size_t>(parameters.held());
   const std::size_t numbers = count * size_of(accumulator_of(activation));
-  text += concat(count, " parameters: ", text_of_bytes(numbers), " of weights");
+  const auto trained = static_cast<std::size_t>(parameters.held_trained());
+  const std::size_t gradients = trained * size_of(accumulator_of(activation));
+  text += concat(count, " parameters", trained < count ? concat(" (", count - trained, " frozen)") : "", ": ",
+                 text_of_bytes(numbers), " of weights");
   if (is_16_bit(activation)) text += concat(" and ", text_of_bytes(count * size_of(activation)), " rounded");
-  text += concat(", ", text_of_bytes(numbers), " of gradients, ", text_of_bytes(2 * numbers / sharing), " of moments");
-  return optimizer.ema > 0 ? text + concat(", ", text_of_bytes(numbers / sharing), " of the average") : text;
+  text +=
+      concat(", ", text_of_bytes(gradients), " of gradients, ", text_of_bytes(2 * gradients / sharing), " of moments");
+  return optimizer.ema > 0 ? text + concat(", ", text_of_bytes(gradients / sharing), " of the average") : text;
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ void train_as_rank(const Parallel& parallel, const PlannedRank& planned, OpenedR
   const std::unique_ptr<Task> task = make_task(run, parallel);
   check_agreement(world, findings_of(*task));
   if (!run.init.empty()) read_model(run.init, *task);
+  if (run.partial) run.partial->apply(task->parameters());
   Trainer trainer(*task, trainer_options(run), parallel);
   const std::vector<TrainingStage> stages = run.data.stages();
   const std::int64_t done = run.found.checkpoint ? run.found.checkpoint->step : 0;

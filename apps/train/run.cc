@@ -41,6 +41,12 @@ Tally tally_from(const ordered_json& state) {
           .missing = state.contains("missing") ? whole_number_in(state, "missing", 0) : 0};
 }
 
+// ", 1000 of them frozen,"; empty: none is.
+std::string about_frozen(const Parameters& parameters) {
+  const std::int64_t frozen = parameters.frozen_count();
+  return frozen > 0 ? concat(", ", frozen, " of them frozen,") : "";
+}
+
 bool profiling_is_on() {
   const char* value = std::getenv("ENABLE_PROFILING");
   return value != nullptr && std::string_view(value) == "1";
@@ -71,9 +77,10 @@ TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& para
   if (!record_) return;
   if (checkpoint) record_->store.remove_old(checkpoint->step);
   folder->cut_metrics(checkpoint ? checkpoint->step : -1, !validation_pending_);
-  log(concat(task_.network(), " with ", task_.parameters().count(), " parameters on ", name_of(task_.device().kind),
-             "; ", loaders_.train_samples(), " training samples, ", loaders_.iterations_per_epoch(),
-             " iterations an epoch, ", loaders_.valid().samples(), " validation samples"));
+  log(concat(task_.network(), " with ", task_.parameters().count(), " parameters", about_frozen(task_.parameters()),
+             " on ", name_of(task_.device().kind), "; ", loaders_.train_samples(), " training samples, ",
+             loaders_.iterations_per_epoch(), " iterations an epoch, ", loaders_.valid().samples(),
+             " validation samples"));
   for (const TrainingStage& stage : setup_.stages)
     if (setup_.stages.size() > 1) log(concat("from iteration ", stage.from_iteration + 1, " on: ", stage.sentence));
   log(memory_line("before the first iteration"), /*show=*/false);

@@ -33,7 +33,7 @@ bool is_sum_of_squares_finite(const Tensor& flat) {
 
 // Of parts that several ranks hold, all have those of the lowest rank afterwards.
 void make_equal(Parameters& parameters, const Parallel& parallel) {
-  for (const auto& [sharing, range] : parameters.sections())
+  for (const auto& [sharing, range, frozen] : parameters.sections())
     if (sharing != Sharing::shard) parallel.tp.broadcast(parameters.weights().slice(range.first, {range.size()}), 0);
   parallel.tokens.broadcast(parameters.weights(), 0);
   parameters.round_to_compute();
@@ -108,10 +108,10 @@ RankHolds Trainer::holds() const {
   const auto bytes = [](const Tensor& tensor) {
     return tensor.defined() ? static_cast<std::int64_t>(tensor.bytes()) : 0;
   };
-  const std::int64_t updated = reducer_ ? reducer_->fair_share() : parameters.held();
+  const std::int64_t updated = reducer_ ? reducer_->fair_share() : parameters.held_trained();
   return {
       .weights = {parameters.held() * (number + rounded), bytes(parameters.weights()) + bytes(parameters.compute())},
-      .gradients = {parameters.held() * number, bytes(parameters.grads())},
+      .gradients = {parameters.held_trained() * number, bytes(parameters.grads())},
       .moments = {(optimizer_.average().defined() ? 3 : 2) * updated * number,
                   bytes(optimizer_.m()) + bytes(optimizer_.v()) + bytes(optimizer_.average())}};
 }
@@ -196,17 +196,27 @@ FlatBuffer Trainer::gradients() const {
     if (range.size() > 0) own.slice(at, {range.size()}).copy_from(all.slice(range.first, {range.size()}));
     at += range.size();
   }
-  return {"", own, ranges};
+  return {.prefix = "", .values = own, .held = ranges, .trained_only = true};
+}
+
+// A buffer in the layout of the optimizer's.
+FlatBuffer Trainer::of_optimizer(const char* prefix, const Tensor& values) const {
+  return {.prefix = prefix, .values = values, .held = optimizer_.ranges(), .trained_only = true};
+}
+
+// The weights themselves, where the model's file has their average. Of frozen ones there is none.
+FlatBuffer Trainer::trained_weights() const {
+  return {.prefix = "w.", .values = task_.parameters().weights(), .held = {}, .trained_only = true};
 }
 
 FlatBuffers Trainer::moments() const {
-  return {{"m.", optimizer_.m(), optimizer_.ranges()}, {"v.", optimizer_.v(), optimizer_.ranges()}};
+  return {of_optimizer("m.", optimizer_.m()), of_optimizer("v.", optimizer_.v())};
 }
 
 FlatBuffers Trainer::weights_and_moments() const {
   FlatBuffers buffers = moments();
   buffers.insert(buffers.begin(), FlatBuffer{"", task_.parameters().weights(), {}});
-  if (optimizer_.has_average()) buffers.push_back({"average.", optimizer_.average(), optimizer_.ranges()});
+  if (optimizer_.has_average()) buffers.push_back(of_optimizer("average.", optimizer_.average()));
   return buffers;
 }
 
@@ -245,9 +255,9 @@ void Trainer::check_replicas() const {
 void Trainer::write_optimizer(const std::filesystem::path& path) const {
   FlatBuffers buffers = moments();
   if (optimizer_.average().defined() && is_averaged_)
-    buffers.push_back({"w.", optimizer_.average(), optimizer_.ranges()});
+    buffers.push_back(of_optimizer("w.", optimizer_.average()));
   else if (optimizer_.average().defined())
-    buffers.push_back({"w.", task_.parameters().weights(), {}});
+    buffers.push_back(trained_weights());
   write_whole(path, task_.parameters(), buffers, {}, parallel_.world);
 }
 
@@ -255,7 +265,7 @@ void Trainer::read_optimizer(const std::filesystem::path& path) {
   FlatBuffers buffers = moments();
   if (optimizer_.average().defined()) {
     optimizer_.begin_average();
-    buffers.push_back({"w.", task_.parameters().weights(), {}});
+    buffers.push_back(trained_weights());
   }
   read_flat(path, task_.parameters(), buffers);
   task_.parameters().round_to_compute();

@@ -113,8 +113,9 @@ class Trainer {
   std::int64_t iteration() const { return iteration_; }  // iterations done
   double lr_after() const { return lr_.at(lr_.counts_skipped() ? iteration_ : optimizer_.updates()); }  // of the next
 
-  // Moments in the layout and dtype of the weights, named "m.NAME" and "v.NAME", whole whatever ranks hold them: all
-  // ranks call it, and the first one writes; each reads what it holds. And the numbers beside them. Where an average is
+  // Moments in the layout and dtype of the weights, named "m.NAME" and "v.NAME", whole whatever ranks hold them, of the
+  // parameters that are not frozen: all ranks call it, and the first one writes; each reads what it holds. And the
+  // numbers beside them. Where an average is
   // kept, so are the weights themselves, as "w.NAME": the model's weights have to be those of its file, the averaged
   // ones, when it is read.
   void write_optimizer(const std::filesystem::path& path) const;
@@ -128,6 +129,8 @@ class Trainer {
   double gradient_scale() const;
   void check_update(const StepResult& result);
   Optimizer make_optimizer();
+  FlatBuffer of_optimizer(const char* prefix, const Tensor& values) const;
+  FlatBuffer trained_weights() const;
   FlatBuffers moments() const;  // with the prefixes of their names
   FlatBuffers weights_and_moments() const;
   void swap_average();

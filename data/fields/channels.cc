@@ -96,6 +96,24 @@ std::string short_channel_name(const std::string& name) {
   return std::string(found->netcdf) + (level.front() == '_' ? level.substr(1) : level);
 }
 
+std::optional<ChannelParts> parts_of_channel(const std::string& name) {
+  constexpr std::array<std::string_view, 9> kOnLevels{"t", "u", "v", "w", "z", "q", "r", "vo", "d"};
+  const auto is_on_levels = [&](std::string_view variable) {
+    return std::ranges::find(kOnLevels, variable) != kOnLevels.end();
+  };
+  if (const VariableNames* const found = find_variable(name)) {
+    if (is_on_levels(found->netcdf)) return std::nullopt;
+    return ChannelParts{found->netcdf, std::nullopt};
+  }
+  const std::size_t length = length_of_level(name);
+  const VariableNames* const found = find_variable(std::string_view(name).substr(0, name.size() - length));
+  if (length == 0 || found == nullptr || !is_on_levels(found->netcdf)) return std::nullopt;
+  const std::string digits = name.substr(name.find_last_not_of("0123456789") + 1);
+  const double level = std::stod(digits);
+  if (!(level > 0)) return std::nullopt;
+  return ChannelParts{found->netcdf, level};
+}
+
 bool same_channel(const std::string& a, const std::string& b) {
   return a == b || short_channel_name(a) == short_channel_name(b);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,15 @@ std::string short_variable_name(const std::string& name);
 
 // The name of WeatherBench 2 for a short name without level, "temperature" for t; empty if it has none.
 std::string long_variable_name(const std::string& short_name);
+
+// The short name of a channel's variable, and its pressure level in hPa if it lies on one: "u" and 850 for u850; "u10"
+// without level for the wind at 10 m. None for a name that is not known, and for a variable of the free atmosphere
+// without a level ("t").
+struct ChannelParts {
+  std::string variable;
+  std::optional<double> level;
+};
+std::optional<ChannelParts> parts_of_channel(const std::string& name);
 
 // Whether two names are spellings of one channel.
 bool same_channel(const std::string& a, const std::string& b);

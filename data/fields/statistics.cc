@@ -135,6 +135,20 @@ std::vector<double> load_time_means(const std::string& path, const std::vector<s
   return result;
 }
 
+std::vector<double> load_time_diff_stds(const std::string& path, std::int64_t channels) {
+  std::vector<double> stds = load_one_a_channel(path, channels);
+  check_deviations(stds, path);
+  return stds;
+}
+
+std::vector<double> load_time_diff_stds(const std::string& path, const std::vector<std::string>& channels) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  const std::optional<FieldLabels> labels = load_labels(folder);
+  const auto places = places_of(channels, labels, folder);
+  if (!places) return load_time_diff_stds(path, std::ssize(channels));
+  return chosen(load_time_diff_stds(path, std::ssize(labels->channel_names)), *places);
+}
+
 void check_deviations(const std::vector<double>& stds, const std::string& where) {
   constexpr double kMinDeviation = std::numeric_limits<float>::min();  // fp32 has no reciprocal of smaller ones
   for (std::size_t c = 0; c < stds.size(); ++c) {

@@ -36,6 +36,11 @@ std::vector<double> load_time_means(const std::string& path, std::int64_t channe
 std::vector<double> load_time_means(const std::string& path, const std::vector<std::string>& channels,
                                     std::int64_t height, std::int64_t width);
 
+// Reads time_diff_stds, (1, V, 1, 1). Error as load_statistics.
+std::vector<double> load_time_diff_stds(const std::string& path, std::int64_t channels);
+// Those of the named channels, chosen as by load_statistics.
+std::vector<double> load_time_diff_stds(const std::string& path, const std::vector<std::string>& channels);
+
 // stats.json of a folder of statistics; none if the file does not exist.
 std::optional<FieldLabels> load_labels(const std::string& folder);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <numeric>
 #include <set>
@@ -27,16 +28,8 @@ std::int64_t product(Shape::const_iterator first, Shape::const_iterator end) {
   return std::accumulate(first, end, std::int64_t{1}, std::multiplies());
 }
 
-// Elements of a shard of a file's tensor, as they lie there, on the host.
-Tensor read_elements(const SafetensorsReader& file, const TensorInfo& info, const Shard& shard, FlatRange elements,
-                     DType dtype) {
-  Tensor host = Tensor::empty({elements.size()}, dtype, Device{});
-  const auto read = [&](std::int64_t in_full, std::int64_t in_part, std::int64_t length) {
-    file.read(info, in_full, length, dtype, static_cast<std::byte*>(host.slice(in_part, {length}).data()));
-  };
-  for_each_run(info.shape, shard, elements, read);
-  return host;
-}
+// Reads elements of a whole tensor, from the first on, to `out`.
+using ReadRun = std::function<void(std::int64_t first, std::int64_t count, std::byte* out)>;
 
 // The elements to read for a part: the part itself, or the rows that it touches where files have another order.
 FlatRange elements_to_read(const NamedParameter& parameter, const HeldPart& part) {
@@ -45,14 +38,39 @@ FlatRange elements_to_read(const NamedParameter& parameter, const HeldPart& part
   return {part.first / row * row, round_up(part.end, row)};
 }
 
-// The part of a file's tensor that a buffer holds, in the dtype of the buffer, on the host.
-Tensor read_part(const SafetensorsReader& file, const TensorInfo& info, const FlatBuffer& buffer,
-                 const NamedParameter& parameter) {
+// The part of a whole tensor, which `read` has in the order of files, that a buffer holds: on the host, in this dtype.
+Tensor part_of_whole(const FlatBuffer& buffer, const NamedParameter& parameter, DType dtype, const ReadRun& read) {
   const HeldPart part = held_part(buffer, parameter);
   const FlatRange elements = elements_to_read(parameter, part);
-  const Tensor in_file = read_elements(file, info, parameter.shard, elements, buffer.values.dtype());
-  return from_file_order(in_file, parameter.full_shape, parameter.order)
-      .slice(part.first - elements.first, {part.size()});
+  const Tensor host = Tensor::empty({elements.size()}, dtype, Device{});
+  const auto copy = [&](std::int64_t in_full, std::int64_t in_part, std::int64_t length) {
+    read(in_full, length, static_cast<std::byte*>(host.slice(in_part, {length}).data()));
+  };
+  for_each_run(parameter.full_shape, parameter.shard, elements, copy);
+  return from_file_order(host, parameter.full_shape, parameter.order).slice(part.first - elements.first, {part.size()});
+}
+
+Tensor read_part(const SafetensorsReader& file, const TensorInfo& info, const FlatBuffer& buffer,
+                 const NamedParameter& parameter) {
+  const DType dtype = buffer.values.dtype();
+  return part_of_whole(buffer, parameter, dtype, [&](std::int64_t first, std::int64_t count, std::byte* out) {
+    file.read(info, first, count, dtype, out);
+  });
+}
+
+// Error if the file does not have the buffer's tensor of this parameter, or if its numbers are not finite.
+void check_tensor(const SafetensorsReader& file, const FlatBuffer& buffer, const NamedParameter& p) {
+  const std::string name = buffer.prefix + p.name, path = file.path().string();
+  const TensorInfo* tensor = file.find(name);
+  ISOBAR_CHECK(tensor != nullptr, path, ": tensor ", name, " is missing");
+  ISOBAR_CHECK(tensor->shape == p.full_shape, path, ": tensor ", name, " has shape ", to_string(tensor->shape),
+               ", not ", to_string(p.full_shape));
+  ISOBAR_CHECK(is_finite(read_part(file, *tensor, buffer, p)), path, ": tensor ", name,
+               " holds numbers that are not finite");
+}
+
+void read_tensor(const SafetensorsReader& file, const FlatBuffer& buffer, const NamedParameter& p) {
+  values_of(buffer, held_part(buffer, p)).copy_from(read_part(file, *file.find(buffer.prefix + p.name), buffer, p));
 }
 
 }  // namespace
@@ -64,6 +82,7 @@ bool is_finite(const Tensor& values) {
 }
 
 HeldPart held_part(const FlatBuffer& buffer, const NamedParameter& parameter) {
+  if (!buffer.has(parameter)) return {};
   const FlatRange all{parameter.offset, parameter.offset + parameter.numel()};
   if (buffer.held.empty()) return {0, all.size(), all.first};
   HeldPart part;
@@ -103,11 +122,11 @@ void write_flat(const std::filesystem::path& path, const Parameters& parameters,
   std::vector<TensorInfo> infos;
   for (const FlatBuffer& buffer : buffers)
     for (const NamedParameter& p : parameters.named())
-      infos.push_back({buffer.prefix + p.name, buffer.values.dtype(), p.full_shape});
+      if (buffer.has(p)) infos.push_back({buffer.prefix + p.name, buffer.values.dtype(), p.full_shape});
   SafetensorsWriter writer(path, infos, metadata);
   for (const FlatBuffer& buffer : buffers)
     for (const NamedParameter& p : parameters.named())
-      writer.append(buffer.prefix + p.name, bytes_of_tensor(whole(buffer, p)));
+      if (buffer.has(p)) writer.append(buffer.prefix + p.name, bytes_of_tensor(whole(buffer, p)));
   writer.commit();
 }
 
@@ -117,20 +136,37 @@ void read_flat(const std::filesystem::path& path, const Parameters& parameters, 
   for (const TensorInfo& tensor : file.tensors()) unknown.insert(tensor.name);
   for (const FlatBuffer& buffer : buffers) {
     for (const NamedParameter& p : parameters.named()) {
-      const std::string name = buffer.prefix + p.name;
-      const TensorInfo* tensor = file.find(name);
-      ISOBAR_CHECK(tensor != nullptr, path.string(), ": tensor ", name, " is missing");
-      ISOBAR_CHECK(tensor->shape == p.full_shape, path.string(), ": tensor ", name, " has shape ",
-                   to_string(tensor->shape), ", not ", to_string(p.full_shape));
-      ISOBAR_CHECK(is_finite(read_part(file, *tensor, buffer, p)), path.string(), ": tensor ", name,
-                   " holds numbers that are not finite");
-      unknown.erase(name);
+      if (!buffer.has(p)) continue;
+      check_tensor(file, buffer, p);
+      unknown.erase(buffer.prefix + p.name);
     }
   }
   ISOBAR_CHECK(unknown.empty(), path.string(), ": tensor ", in_quotes(*unknown.begin()), " is unknown to this model");
   for (const FlatBuffer& buffer : buffers)
     for (const NamedParameter& p : parameters.named())
-      values_of(buffer, held_part(buffer, p)).copy_from(read_part(file, *file.find(buffer.prefix + p.name), buffer, p));
+      if (buffer.has(p)) read_tensor(file, buffer, p);
+}
+
+void read_named(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffer& buffer,
+                const std::set<std::string>& names) {
+  const SafetensorsReader file(path);
+  for (const bool is_checked : {false, true})
+    for (const NamedParameter& p : parameters.named())
+      if (names.contains(p.name)) (is_checked ? read_tensor : check_tensor)(file, buffer, p);
+}
+
+void set_whole(const FlatBuffer& buffer, const NamedParameter& parameter, std::span<const double> whole) {
+  ISOBAR_CHECK(std::ssize(whole) == numel_of(parameter.full_shape), "tensor ", parameter.name, " of shape ",
+               to_string(parameter.full_shape), " cannot have ", whole.size(), " elements");
+  const auto read = [&](std::int64_t first, std::int64_t count, std::byte* out) {
+    std::memcpy(out, whole.data() + first, static_cast<std::size_t>(count) * sizeof(double));
+  };
+  Tensor held = values_of(buffer, held_part(buffer, parameter));
+  std::vector<double> values = held.to_vector();
+  const std::vector<double> given = part_of_whole(buffer, parameter, DType::fp64, read).to_vector();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (!std::isnan(given[i])) values[i] = given[i];
+  held.set_values(values);
 }
 
 }  // namespace isobar

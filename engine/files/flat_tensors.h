@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,11 +19,15 @@ struct FlatBuffer {
   std::string prefix;
   Tensor values;                // [n]: the ranges one after the other
   std::vector<FlatRange> held;  // in the layout; empty: all of it
+  bool trained_only = false;    // it has no tensors of frozen parameters
+
+  bool has(const NamedParameter& parameter) const { return !(trained_only && parameter.frozen); }
 };
 using FlatBuffers = std::vector<FlatBuffer>;
 
 // The part of a named tensor in a buffer: elements [first, end) of this process's part of the tensor
-// (NamedParameter::shape, row-major as in memory), at element `at` of the buffer. Error if they are not one range.
+// (NamedParameter::shape, row-major as in memory), at element `at` of the buffer; nothing of a tensor that the buffer
+// does not have. Error if they are not one range.
 struct HeldPart {
   std::int64_t first = 0, end = 0, at = 0;
   std::int64_t size() const { return end - first; }
@@ -45,6 +50,14 @@ void write_flat(const std::filesystem::path& path, const Parameters& parameters,
 // is missing, unknown, of a wrong shape, or has a number that is not finite; the Error names it, and the buffers do not
 // change. Reads no other part of the file, but for the rest of a row where memory has another order.
 void read_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers);
+
+// Reads only the tensors of these names, as read_flat does; the file may hold others.
+void read_named(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffer& buffer,
+                const std::set<std::string>& names);
+
+// Sets the elements that the buffer holds of a parameter from the whole tensor, in the order of files. NaN: the element
+// does not change.
+void set_whole(const FlatBuffer& buffer, const NamedParameter& parameter, std::span<const double> whole);
 
 // Whether every number of a tensor of fp32 or fp64 is finite.
 bool is_finite(const Tensor& values);

@@ -10,7 +10,7 @@ struct Normalized {
   Tensor sum, y, mean, rstd;
 };
 
-// The bias of a norm without one.
+// The bias of a norm without one; a gradient that is not kept.
 Tensor no_bias(const Tensor& weight) {
   return Tensor::zeros(weight.shape(), weight.dtype(), weight.device());
 }
@@ -72,12 +72,14 @@ void layernorm_backward(Gradients& gradients, const LayernormSaved& s, const Tar
     gradients.give(x, dsum);
     return;
   }
-  const Gradients::Slot dweight = gradients.slot(s.weight);
-  // Without a bias the kernel writes what nobody reads.
-  const Gradients::Slot dbias =
-      s.bias.defined() ? gradients.slot(s.bias) : Gradients::Slot{no_bias(s.weight), dweight.mode};
-  ISOBAR_CHECK(dweight && dbias && dweight.mode == dbias.mode,
+  Gradients::Slot dweight = gradients.slot(s.weight);
+  Gradients::Slot dbias = s.bias.defined() ? gradients.slot(s.bias) : Gradients::Slot{};
+  ISOBAR_CHECK(!dweight || !dbias || dweight.mode == dbias.mode,
                "layernorm: weight and bias must be parameters together");
+  // Of a bias that is not there, and of frozen ones, the kernel writes what nobody reads.
+  const Grad mode = dweight ? dweight.mode : dbias ? dbias.mode : Grad::overwrite;
+  for (Gradients::Slot* slot : {&dweight, &dbias})
+    if (!*slot) *slot = {no_bias(s.weight), mode};
   const Tensor dx = dsum.defined() ? dsum : gradient_like(s.sum);
   Tensor dbranch;
   if (branch != nullptr && branch->tracked()) {
@@ -100,7 +102,7 @@ void layernorm_backward(Gradients& gradients, const LayernormSaved& s, const Tar
               .dbranch = dbranch.defined() ? dbranch.data() : nullptr,
               .dweight = dweight.tensor.data(),
               .dbias = dbias.tensor.data(),
-              .mode = dweight.mode,
+              .mode = mode,
               .workspace = scratch.data()},
              current_stream());
   gradients.give(x, dx);

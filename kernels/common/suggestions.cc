@@ -42,6 +42,12 @@ std::string nearest_name(const std::string& name, const std::vector<std::string>
   });
 }
 
+std::vector<std::string> nearest_names(const std::string& name, std::vector<std::string> names, std::size_t count) {
+  std::ranges::stable_sort(names, {}, [&](const std::string& other) { return edit_distance(name, other); });
+  if (names.size() > count) names.resize(count);
+  return names;
+}
+
 std::string suggestion(const std::string& name, const std::vector<std::string>& names,
                        const std::map<std::string, std::string>& other_names) {
   constexpr std::size_t kMinPart = 4;  // letters; a shorter name is a substring of too many names

@@ -32,6 +32,7 @@ nlohmann::ordered_json to_json(const FieldsInfo& info) {
     json["extra_stds"] = info.extra_stds;
     json["extra_names"] = info.extra_names;
   }
+  if (!info.change_stds.empty()) json["change_stds"] = info.change_stds;
   return json;
 }
 
@@ -48,6 +49,7 @@ FieldsInfo info_from(const nlohmann::json& json) {
     json.at("extra_stds").get_to(info.extra_stds);
     if (json.contains("extra_names")) json.at("extra_names").get_to(info.extra_names);
   }
+  if (json.contains("change_stds")) json.at("change_stds").get_to(info.change_stds);
   return info;
 }
 
@@ -66,6 +68,8 @@ void check_info(const FieldsInfo& info, const ForecastOptions& options) {
   count("stds", statistics.stds.size(), options.variables(), "n_in_channels");
   count("extra_means", info.extra_means.size(), options.extras(), "computed_channels and constant_channels");
   count("extra_stds", info.extra_stds.size(), options.extras(), "computed_channels and constant_channels");
+  if (!info.change_stds.empty())
+    count("change_stds", info.change_stds.size(), *options.n_out_channels, "n_out_channels");
   if (!info.extra_names.empty())
     count("extra_names", info.extra_names.size(), options.extras(), "computed_channels and constant_channels");
   count("row_weights", info.row_weights.size(), options.height(), "the rows of img_size");
@@ -73,6 +77,7 @@ void check_info(const FieldsInfo& info, const ForecastOptions& options) {
   if (!info.longitudes.empty()) count("longitudes", info.longitudes.size(), options.width(), "the columns of img_size");
   finite("means", statistics.means);
   finite("stds", statistics.stds);
+  finite("change_stds", info.change_stds);
   finite("extra_means", info.extra_means);
   finite("extra_stds", info.extra_stds);
   finite("row_weights", info.row_weights);
@@ -82,7 +87,7 @@ void check_info(const FieldsInfo& info, const ForecastOptions& options) {
   for (const std::string& name : info.channel_names)
     ISOBAR_CHECK(!name.empty() && names.insert(name).second, "channels holds ",
                  name.empty() ? "an empty name" : "a name twice");
-  for (const std::vector<double>* stds : {&statistics.stds, &info.extra_stds})
+  for (const std::vector<double>* stds : {&statistics.stds, &info.extra_stds, &info.change_stds})
     ISOBAR_CHECK(std::ranges::all_of(*stds, [](double std) { return std > 0; }), "stds are not all above 0");
 }
 

@@ -15,9 +15,9 @@ namespace isobar {
 inline constexpr std::int64_t kMostCarried = std::int64_t{12} << 20;
 
 // isobar.grid: channels, means, stds, row_weights, latitudes, longitudes, and extra_means, extra_stds, extra_names of
-// computed planes and constants. If known, also isobar.units, a list, and isobar.lead_hours, from input to forecast. If
-// there are constants, of at most kMostCarried values together, also isobar.constants: {"z": {"units": "m2/s2",
-// "values": TEXT}}, with [LAT, LON] fp32, little-endian, in base64.
+// computed planes and constants; change_stds if weights of channels ask for them. If known, also isobar.units, a list,
+// and isobar.lead_hours, from input to forecast. If there are constants, of at most kMostCarried values together, also
+// isobar.constants: {"z": {"units": "m2/s2", "values": TEXT}}, with [LAT, LON] fp32, little-endian, in base64.
 Settings settings_of(const FieldsInfo& info, std::int64_t dt);
 
 // The constants of weights with this description; none of those that are too large, and of older weights.

@@ -24,6 +24,9 @@ struct FieldsInfo {
   std::vector<ConstantField> constants = {};  // in the order of their names
   // [n_out, LAT, LON]: 1 where the data never have a value. Empty if every point has values, or if it is unknown.
   std::vector<std::uint8_t> never_there = {};
+  // [n_out]: standard deviation of each forecast variable's change in a time step of the model. Empty if no weights of
+  // channels ask for it.
+  std::vector<double> change_stds = {};
 };
 
 }  // namespace isobar

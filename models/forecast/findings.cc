@@ -9,7 +9,11 @@ namespace isobar {
 
 std::string ForecastFindings::pack() const {
   nlohmann::json json{{"catalog", catalog->pack()}};
-  if (statistics) json["statistics"] = {{"means", statistics->means}, {"stds", statistics->stds}, {"labels", nullptr}};
+  if (statistics)
+    json["statistics"] = {{"means", statistics->means},
+                          {"stds", statistics->stds},
+                          {"time_diff_stds", statistics->time_diff_stds},
+                          {"labels", nullptr}};
   if (statistics && statistics->labels) json["statistics"]["labels"] = to_json(*statistics->labels);
   std::string packed;
   nlohmann::json::to_cbor(json, packed);
@@ -28,6 +32,7 @@ ForecastFindings ForecastFindings::unpack(const std::string& packed) {
     ComputedStatistics& made = found.statistics.emplace();
     statistics.at("means").get_to(made.means);
     statistics.at("stds").get_to(made.stds);
+    statistics.at("time_diff_stds").get_to(made.time_diff_stds);
     if (!statistics.at("labels").is_null()) made.labels = labels_from_json(statistics.at("labels"), "the statistics");
   } catch (const nlohmann::json::exception& error) {
     throw_error("what the first process found in the data cannot be read: ", error.what());

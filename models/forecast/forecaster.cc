@@ -9,6 +9,7 @@
 #include "engine/field_ops.h"
 #include "engine/ops.h"
 #include "engine/tape.h"
+#include "models/forecast/channel_weights.h"
 #include "models/forecast/description.h"
 #include "models/forecast/maps.h"
 #include "models/forecast/metrics.h"
@@ -55,7 +56,10 @@ Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& c
                forecast.height(), " rows");
   const auto weights = info_.row_weights.begin();
   row_weights_ = vector_on(device, {weights + rows.begin, weights + rows.end}, accumulator);
-  if (forecast.channel_weights) channel_weights_ = vector_on(device, *forecast.channel_weights, accumulator);
+  if (forecast.channel_weights) {
+    weights_of_channels_ = weights_of_channels(device);
+    channel_weights_ = vector_on(device, weights_of_channels_, accumulator);
+  }
   ISOBAR_CHECK(!masked_ || forecast.rollout.longest() == 1 || !compute.cuda_graph, "cuda_graph: a rollout of fields ",
                "with missing points weighs its steps by each batch, which a captured graph cannot");
   for (const RolloutStage& stage : forecast.rollout.stages()) {
@@ -64,6 +68,14 @@ Forecaster::Forecaster(const ForecasterOptions& options, const ComputeOptions& c
     if (weights.size() == 1) continue;  // the loss itself
     weights_of_losses_[stage.steps] = vector_on(device, weights, accumulator).view({1, std::ssize(weights)});
   }
+}
+
+// On shapes names and statistics are not known, and no weight is read.
+std::vector<double> Forecaster::weights_of_channels(Device device) const {
+  const auto outputs = static_cast<std::size_t>(*options().n_out_channels);
+  if (!holds_values(device)) return std::vector<double>(outputs, 1.0);
+  return channel_weights_of(*options().channel_weights, std::span(info_.channel_names).first(outputs),
+                            std::span(info_.statistics.stds).first(outputs), info_.change_stds);
 }
 
 std::vector<std::string> Forecaster::output_names() const {
@@ -103,9 +115,9 @@ Tensor Forecaster::loss(const Batch& batch, const Pass& pass) const {
 // Whether a sample with so many points of each channel has a weight: W of kernels/forecast_loss.h is not 0, as no row's
 // weight is.
 bool Forecaster::has_weight(std::span<const std::int32_t> points) const {
-  const bool weighs_channels = options().loss == LossKind::relative_l2_weighted && options().channel_weights;
+  const bool weighs_channels = options().loss == LossKind::relative_l2_weighted && channel_weights_.defined();
   for (std::size_t c = 0; c < points.size(); ++c)
-    if (points[c] > 0 && !(weighs_channels && options().channel_weights->at(c) == 0)) return true;
+    if (points[c] > 0 && !(weighs_channels && weights_of_channels_[c] == 0)) return true;
   return false;
 }
 

@@ -89,6 +89,7 @@ class Forecaster : public Task {
     double at_any = 0;
   };
   Counted counted(const Batch& batch) const;
+  std::vector<double> weights_of_channels(Device device) const;
   bool has_weight(std::span<const std::int32_t> points) const;
   std::vector<double> weights_of_steps(const Batch& batch) const;
   Tensor rollout_loss(const Batch& batch, const Pass& pass, std::int64_t steps) const;
@@ -105,8 +106,9 @@ class Forecaster : public Task {
   std::unique_ptr<Network> network_;
   std::unique_ptr<GridPadding> padding_;
   std::unique_ptr<FieldInput> input_;
-  Tensor row_weights_;      // [LAT], of this rank's rows
-  Tensor channel_weights_;  // [n_out], or undefined
+  Tensor row_weights_;                       // [LAT], of this rank's rows
+  std::vector<double> weights_of_channels_;  // [n_out]; empty: 1 each
+  Tensor channel_weights_;                   // the same, or undefined
   // By the steps of a rollout: [1, K] of its K losses whose weight is above 0. They lie on the device before a step is
   // captured.
   std::map<std::int64_t, Tensor> weights_of_losses_;

@@ -208,16 +208,23 @@ void OpenedForecast::check_sets() const {
   refuse_overlap({valid_.steps, "valid_range", "validated"}, test);
 }
 
+ComputedStatistics OpenedForecast::computed_statistics() const {
+  return compute_statistics(train_.steps, /*threads=*/0, kStatisticsWindow,
+                            recipe_.needs_changes() ? TimeDifferences::computed : TimeDifferences::left_out);
+}
+
 FieldsInfo OpenedForecast::make_info() {
   check_sets();
   std::optional<ComputedStatistics>& made = findings_.statistics;
-  if (statistics_.are_missing && !made) made = compute_statistics(train_.steps);
+  if (statistics_.are_missing && !made) made = computed_statistics();
   if (made) check_deviations(made->stds, concat("the training steps of ", recipe_.split.train_data_path));
   FieldsInfo info = recipe_.info_of(train_.pairs.windows(),
                                     made ? static_cast<const Statistics&>(*made)
                                          : recipe_.statistics_at(statistics_.means, statistics_.stds, train_.steps));
   const fs::path folder = fs::path(statistics_.means).parent_path();
   label_from_statistics(info, train_.steps, folder, statistics_.are_own);
+  info.change_stds = made ? made->time_diff_stds : recipe_.change_stds_at(folder, train_.steps);
+  if (!info.change_stds.empty()) info.change_stds.resize(static_cast<std::size_t>(*recipe_.forecast.n_out_channels));
   if (!recipe_.channels_with_missing_points().empty())
     info.never_there =
         made ? made->never_there
@@ -289,7 +296,7 @@ std::unique_ptr<Task> OpenedForecast::make_trained_task(const GivenWeights& weig
   FieldsInfo info = info_;
   if (const auto trained = fields_info_of(weights, recipe_.forecast, recipe_.split.dt))
     info.statistics = trained->statistics, info.extra_means = trained->extra_means,
-    info.extra_stds = trained->extra_stds;
+    info.extra_stds = trained->extra_stds, info.change_stds = trained->change_stds;
   return make_task_of(info, compute, device, parallel);
 }
 
@@ -333,7 +340,9 @@ FieldsInfo OpenedForecastSplit::make_info() const {
   if (!trained_) {
     FieldsInfo info = recipe_.info_of(set_.pairs.windows(),
                                       recipe_.statistics_at(split.global_means_path, split.global_stds_path, steps));
-    label_from_statistics(info, steps, fs::path(split.global_means_path).parent_path());
+    const fs::path folder = fs::path(split.global_means_path).parent_path();
+    label_from_statistics(info, steps, folder);
+    info.change_stds = recipe_.change_stds_at(folder, steps);
     return info;
   }
   check_orientation(*trained_, steps);

@@ -55,6 +55,7 @@ class OpenedForecast : public OpenedRecipe {
   std::vector<std::string> notes() const override;
   void check_start(const GivenWeights& weights) const override;
   void check_resume(const GivenWeights& weights) const override;
+  FieldsMeaning meaning() const override { return recipe_.meaning_of(info_); }
   std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
                                   const Parallel& parallel) const override;
   std::unique_ptr<Task> make_trained_task(const GivenWeights& weights, const ComputeOptions& compute, Device device,
@@ -69,6 +70,7 @@ class OpenedForecast : public OpenedRecipe {
   std::vector<ScoredLead> valid_leads() const;
   std::optional<PairDataset> make_leads() const;
   std::unique_ptr<const OpenedPairs> open_test() const;
+  ComputedStatistics computed_statistics() const;
   FieldsInfo make_info();
   void check_sets() const;
   std::vector<const OpenedPairs*> sets() const;  // those that exist

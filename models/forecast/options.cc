@@ -10,6 +10,7 @@
 #include "kernels/common/check.h"
 #include "kernels/common/comma_list.h"
 #include "kernels/common/suggestions.h"
+#include "models/forecast/channel_weights.h"
 #include "models/vit/options.h"
 
 namespace isobar {
@@ -94,11 +95,9 @@ void check_continued(const ForecastOptions& o, const KeyOrigins& origins) {
 
 void check_weights(const ForecastOptions& o, const KeyOrigins& origins) {
   if (!o.channel_weights) return;
-  ISOBAR_CHECK(std::ssize(*o.channel_weights) == *o.n_out_channels, origins.where("channel_weights"), " must hold ",
-               *o.n_out_channels, " weights (n_out_channels), not ", o.channel_weights->size());
-  double sum = 0;
-  for (const double weight : *o.channel_weights) sum += weight;
-  ISOBAR_CHECK(sum > 0, origins.where("channel_weights"), " must have a weight above 0");
+  std::span<const std::string> names;  // of the forecast variables, if they are known
+  if (o.channel_names) names = std::span(*o.channel_names).first(static_cast<std::size_t>(*o.n_out_channels));
+  check_channel_weights(*o.channel_weights, *o.n_out_channels, names, origins.where("channel_weights"));
 }
 
 }  // namespace
@@ -163,8 +162,11 @@ KeyTable ForecastOptions::keys() {
        key("latitude_weights", latitude_weights,
            "weight of a row in scores and in the weighted losses: cos of its latitude; cells: the area of its cells; "
            "tutorial: the tutorial's, which data without latitudes have in place of cos"),
-       key("channel_weights", channel_weights, "weight of each forecast variable in the weighted losses; null: 1 each")
-           .at_least(0),
+       key("channel_weights", channel_weights,
+           "weight of each forecast variable in the weighted losses: numbers, or numbers by name (1 for others), or a "
+           "preset: graphcast, makani_auto, change; a list of presets is their product; null: 1 each")
+           .at_least(0)
+           .also_called({"variableweights", "lossweights"}),
        key("picture_channels", picture_channels,
            "names of the variables whose maps a validation draws; [] for none; null: the third one, else the last")
            .free_on_resume()

@@ -38,7 +38,7 @@ struct ForecastOptions {
   std::optional<NumbersOrWords> transforms;               // by channel: the scale of its logarithm
   LossKind loss = LossKind::relative_l2;
   LatitudeWeights latitude_weights = LatitudeWeights::cos;
-  std::optional<std::vector<double>> channel_weights;
+  std::optional<WeightsByName> channel_weights;  // models/forecast/channel_weights.h
   std::optional<std::vector<std::string>> picture_channels;
   RolloutOptions rollout;  // with a table of keys of its own
 

@@ -7,6 +7,8 @@
 #include "data/fields/layout.h"
 #include "data/files/hdf5.h"
 #include "kernels/common/check.h"
+#include "models/forecast/description.h"
+#include "models/forecast/meaning.h"
 #include "models/forecast/opened.h"
 
 namespace isobar {
@@ -224,6 +226,17 @@ Statistics ForecastRecipe::statistics_at(const std::string& means, const std::st
                            : load_statistics(means, stds, dataset.channels());
 }
 
+std::vector<double> ForecastRecipe::change_stds_at(const fs::path& folder, const FieldSeries& dataset) const {
+  if (!needs_changes()) return {};
+  const std::string path = (folder / kTimeDiffStdsFile).string();
+  ISOBAR_CHECK(fs::exists(path), "config key channel_weights is change, and there is no ", path,
+               ": isobar data stats writes it");
+  std::vector<double> stds = forecast.channels ? load_time_diff_stds(path, dataset.channel_names())
+                                               : load_time_diff_stds(path, dataset.channels());
+  stds.resize(static_cast<std::size_t>(*forecast.n_out_channels));
+  return stds;
+}
+
 std::vector<std::string> ForecastRecipe::channel_names_of(const FieldSeries& dataset) const {
   ISOBAR_CHECK(dataset.channels() == forecast.variables(), dataset.file_name(0), ": fields has ", dataset.channels(),
                " channels, but n_in_channels is ", *forecast.n_in_channels);
@@ -273,6 +286,15 @@ std::unique_ptr<OpenedSplit> ForecastRecipe::open_split(DataSplit set, const Giv
 std::unique_ptr<OpenedPrediction> ForecastRecipe::open_prediction(const PredictionRequest&,
                                                                   const GivenWeights& weights) const {
   throw_error(weights.file.string(), " is a model of the task ", kForecastTask, ": use isobar forecast");
+}
+
+FieldsMeaning ForecastRecipe::meaning_of(const GivenWeights& weights) const {
+  const std::optional<FieldsInfo> info = fields_info_of(weights, forecast, split.dt);
+  return info ? meaning_of(*info) : FieldsMeaning();
+}
+
+FieldsMeaning ForecastRecipe::meaning_of(const FieldsInfo& info) const {
+  return isobar::meaning_of(forecast, info, *network_);
 }
 
 ForecasterOptions ForecastRecipe::forecaster_options() const {

@@ -13,6 +13,7 @@
 #include "data/fields/pairs.h"
 #include "data/fields/split.h"
 #include "data/fields/statistics.h"
+#include "models/forecast/channel_weights.h"
 #include "models/forecast/forecaster.h"
 #include "models/recipe.h"
 
@@ -43,6 +44,7 @@ class ForecastRecipe : public Recipe {
   // Always an Error: a forecast has a command of its own.
   std::unique_ptr<OpenedPrediction> open_prediction(const PredictionRequest& request,
                                                     const GivenWeights& weights) const override;
+  FieldsMeaning meaning_of(const GivenWeights& weights) const override;
   std::unique_ptr<TaskSource> on_shapes() const override;
 
   // Whether sizes of grid, channels or network, the time features or pad_grid are left to the data.
@@ -59,6 +61,7 @@ class ForecastRecipe : public Recipe {
 
   // The functions below need known sizes.
   //
+  FieldsMeaning meaning_of(const FieldsInfo& info) const;
   // The forecaster for these options.
   ForecasterOptions forecaster_options() const;
   // A data set with the grid, names and dt of this recipe.
@@ -73,6 +76,9 @@ class ForecastRecipe : public Recipe {
   std::map<std::string, double> log_scales() const;
   // The statistics in these files, for the channels of the data.
   Statistics statistics_at(const std::string& means, const std::string& stds, const FieldSeries& dataset) const;
+  // [n_out] of the forecast variables, if their weights ask for it; else empty. folder: of the statistics.
+  bool needs_changes() const { return forecast.channel_weights && need_changes(*forecast.channel_weights); }
+  std::vector<double> change_stds_at(const std::filesystem::path& folder, const FieldSeries& dataset) const;
   // The facts about the fields of a data set; models/forecast/fit.h adds units and time step.
   FieldsInfo info_of(const Windows& windows, const Statistics& statistics) const;
   // The names of a data set's channels: those of the config, else of the files, else the tutorial's 20, else c0, c1,

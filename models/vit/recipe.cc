@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/common/check.h"
+#include "models/vit/start.h"
 
 namespace isobar {
 namespace {
@@ -32,6 +33,19 @@ void VitRecipe::check(const Ports& ports, const std::string& sizes) const {
   for (const std::int64_t extent : {ports.in[1], ports.in[2]})
     ISOBAR_CHECK(extent >= *vit.patch_size && extent % *vit.patch_size == 0, sizes,
                  " must be a multiple of patch_size (", *vit.patch_size, "), not ", extent);
+}
+
+// A classifier's head has a bias and goes by its shape.
+TensorStart VitRecipe::start_of(const std::string& name, const Shape& shape, const SafetensorsReader& file,
+                                const FieldsMeaning& theirs, const FieldsMeaning& ours) const {
+  const TensorInfo* const tensor = file.find(name);
+  if (tensor != nullptr && name == "patch_embed.proj.weight")
+    return start_of_patch_weights(shape, *tensor, file, theirs, ours);
+  if (tensor != nullptr && name == "pos_embed")
+    return start_of_positions(shape, *vit.patch_size, *tensor, file, theirs, ours);
+  if (tensor != nullptr && name == "head.weight" && file.find("head.bias") == nullptr)
+    return start_of_head(shape, *vit.patch_size, *tensor, file, theirs, ours);
+  return start_by_shape(shape, tensor);
 }
 
 void VitRecipe::shrink() {

@@ -22,6 +22,8 @@ class VitRecipe : public NetworkRecipe {
   void fill(const Ports& ports, KeyFiller& filler) override;
   void check(const Ports& ports, const std::string& sizes) const override;
   std::int64_t multiple() const override { return vit.patch_size.value_or(1); }
+  TensorStart start_of(const std::string& name, const Shape& shape, const SafetensorsReader& file,
+                       const FieldsMeaning& theirs, const FieldsMeaning& ours) const override;
   void shrink() override;
   std::unique_ptr<Network> make(const Ports& ports, const Build& build) const override;
 };

@@ -2,7 +2,7 @@
 """A run of `isobar train` that is killed and resumed ends with the same bits as one that was not; a damaged checkpoint
 is never loaded.
 
-    kill_resume.py --isobar build-cpu/apps/isobar [--kills 20] [--damages all]
+    kill_resume.py --isobar build-cpu/apps/isobar [--kills 20] [--damages all] [--ranks 4]
 
 Trains a very small model on data it makes, undisturbed, and then
 - `--kills` times with kill -9 at a random moment of the run (half of them killed a second time while they go on),
@@ -13,6 +13,9 @@ Trains a very small model on data it makes, undisturbed, and then
 each time resuming to the end and comparing the last checkpoint with the undisturbed run's: weights and optimizer byte
 for byte, and what state.json and metrics.jsonl say but for the time it took. A damaged best/ must be refused by
 `isobar forecast`.
+
+With `--ranks N` the run has N ranks, which share the optimizer between them. Runs that are killed are then resumed on
+other numbers of ranks too: all losses have to be the undisturbed run's up to rounding.
 """
 import argparse
 import json
@@ -29,15 +32,17 @@ import time
 
 ITERATIONS = 60
 STOPPED = 75
+SAME_LOSS = 2e-3  # of the same run on another number of ranks, in fp32
 TIMED = ("samples_per_second", "data_seconds")  # what time has a part in, of metrics.jsonl
 
 # Small, with everything that a resumed run must carry on: dropout, an order of samples that ends epochs between two
-# checkpoints, gradient accumulation, a schedule with warmup, stages of rollouts that begin between two checkpoints.
+# checkpoints, gradient accumulation, a schedule with warmup, stages of rollouts that begin between two checkpoints, an
+# average of the weights, frozen weights.
 MODEL = {"img_size": [8, 16], "patch_size": 2, "embed_dim": 16, "depth": 2, "num_heads": 2, "dropout": 0.1,
          "n_in_channels": 3, "n_out_channels": 3, "time_features": True, "predict_change": True,
          "loss": "weighted_mse", "optimizer": "adamw", "weight_decay": 0.01, "grad_clip": 1.0, "lr": 3e-3, "warmup": 5,
          "global_batch_size": 8, "grad_accumulation": 2, "num_iters": ITERATIONS, "num_data_workers": 2,
-         "rollout": [[0, 1], [20, 3], [40, 2]], "rollout_weights": [3, 2, 1],
+         "rollout": [[0, 1], [20, 3], [40, 2]], "rollout_weights": [3, 2, 1], "ema": 0.9, "freeze": ["blocks.0.mlp.*"],
          "log_every": 1, "checkpoint_every": 7, "validate_every": 16, "keep_checkpoints": 2, "seed": 5}
 
 
@@ -51,14 +56,16 @@ def check(condition, sentence):
 
 
 class Trainer:
-    def __init__(self, isobar, data, settings):
+    def __init__(self, isobar, data, settings, ranks=1):
         self.isobar = str(isobar)
         self.data = str(data)
+        self.ranks = ranks
         self.settings = [flag for key, value in settings.items() for flag in ("--set", f"{key}={json.dumps(value)}")]
 
     def start(self, run, *flags, **more):
+        layout = ["--ranks", str(self.ranks), "--shard-optimizer"] if self.ranks > 1 else []
         command = [self.isobar, "train", "--config", "tiny", "--data", self.data, "--run-dir", str(run), "--threads",
-                   "1", *self.settings, *flags]
+                   "1", *layout, *self.settings, *flags]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
     def run(self, run, *flags, status=0, **more):
@@ -196,6 +203,30 @@ def check_kills(trainer, work, expected, seconds, kills, rng):
     print(f"kill -9: {kills} runs, killed after iterations {stopped_at}; all resumed to the same bits")
 
 
+def losses_of(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return {(line["event"], line["iteration"]): line["loss"] for line in lines}
+
+
+def check_other_ranks(trainer, work, undisturbed, seconds, rng):
+    """Killed with the trainer's ranks, resumed with others: sums are added in another order, that is all."""
+    expected, worst = losses_of(undisturbed), 0
+    others = [ranks for ranks in (1, 2, 4) if ranks != trainer.ranks]
+    for ranks in others:
+        run = work / f"on_{ranks}"
+        while not checkpoints_of(run) or (run / "summary.json").exists():
+            shutil.rmtree(run, ignore_errors=True)
+            trainer.kill(run, random_moment(rng, run, seconds), "--resume")
+        other = Trainer(trainer.isobar, trainer.data, {}, ranks)
+        other.settings = trainer.settings
+        other.run(run, "--resume")
+        got = losses_of(run)
+        check(got.keys() == expected.keys(), f"{run}: its lines are those of other iterations")
+        worst = max([worst, *(abs(got[key] - expected[key]) / expected[key] for key in expected)])
+    check(worst < SAME_LOSS, f"on {others} ranks losses differ by {worst:.2e}")
+    print(f"killed on {trainer.ranks} ranks, resumed on {others}: losses differ by at most {worst:.1e}")
+
+
 def check_stops(trainer, work, expected):
     """Returns a run that was stopped with at least two checkpoints; what is resumed is a copy."""
     for which in (signal.SIGUSR1, signal.SIGTERM):
@@ -286,6 +317,7 @@ def main():
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--damages", default="all", help="how many ways of damaging a checkpoint, or all")
     parser.add_argument("--amp-mode", default="none", choices=["none", "bf16", "fp16"])
+    parser.add_argument("--ranks", type=int, default=1, help="threads of one process, with --shard-optimizer")
     parser.add_argument("--seed", type=int, default=None, help="of the random moments")
     parser.add_argument("--work", type=pathlib.Path, help="a folder to work in, kept; default: a temporary one")
     arguments = parser.parse_args()
@@ -300,7 +332,7 @@ def main():
         subprocess.run([arguments.isobar, "data", "synth", "--out", data, "--train-years", "1", "--valid-years", "1",
                         "--steps-per-year", "100", "--grid", "8x16", "--channels", "3", "--seed", "1"], check=True,
                        stdout=subprocess.DEVNULL)
-        trainer = Trainer(arguments.isobar, data, {**MODEL, "amp_mode": arguments.amp_mode})
+        trainer = Trainer(arguments.isobar, data, {**MODEL, "amp_mode": arguments.amp_mode}, arguments.ranks)
         undisturbed = work / "undisturbed"
         start = time.monotonic()
         trainer.run(undisturbed)
@@ -312,6 +344,8 @@ def main():
             trainer.run(work / "again")
             check_same(work / "again", expected)
             check_kills(trainer, work, expected, seconds, arguments.kills, rng)
+            if arguments.ranks > 1:
+                check_other_ranks(trainer, work, undisturbed, seconds, rng)
             stopped = check_stops(trainer, work, expected)
             check_damages(trainer, work, expected, stopped, list(DAMAGES)[:count])
             check_damaged_best(trainer, work, undisturbed)

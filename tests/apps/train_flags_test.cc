@@ -51,6 +51,7 @@ const std::vector<Case> kCases{
     {"--run-num", {"--run-num", "1"}, {"--run-num", "2"}},
     {"--root-dir", {"--root-dir", "a"}, {"--root-dir", "b"}},
     {"--init", {"--init", "a.safetensors"}, {}},
+    {"--init-partial", {"--init", "a.safetensors", "--init-partial"}, {"--init", "a.safetensors"}},
     {"--resume", {"--resume"}, {}},
     {"--overwrite", {"--overwrite"}, {}},
     {"--device", {"--device", "emulator"}, {"--device", "cpu"}},

@@ -146,9 +146,9 @@ inline ForecasterOptions forecaster_options(const TrainingSetup& o) {
   options.forecast.rollout.rollout = o.rollout;
   options.forecast.rollout.recompute_steps = o.recompute_steps;
   if (o.rollout > 1) options.forecast.rollout.boundary_width = 1;
-  options.forecast.channel_weights.emplace();
-  for (std::int64_t c = 0; c < o.outputs; ++c)
-    options.forecast.channel_weights->push_back(0.5 + static_cast<double>(c));
+  std::vector<double> weights;
+  for (std::int64_t c = 0; c < o.outputs; ++c) weights.push_back(0.5 + static_cast<double>(c));
+  options.forecast.channel_weights = weights;
   return options;
 }
 

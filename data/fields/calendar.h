@@ -25,7 +25,10 @@ struct StepTime {
   // 2π·day_of_year/days_in_year.
   std::array<double, kTimeFeatures> features() const;
   std::string iso() const;  // "2013-01-01T06:00", rounded to a minute
+  double hours_since_1970() const;
 };
+// The inverse of hours_since_1970. Error outside the years 0 to 9999.
+StepTime time_at(double hours_since_1970);
 
 // A CF time axis: `value` units after the reference date.
 class TimeUnits {

@@ -38,7 +38,7 @@ std::string text_attribute(const ArrayInfo& array, const std::string& name) {
 FieldAxis field_axis(const std::string& name, const ArrayInfo* coordinate) {
   const std::string units = coordinate != nullptr ? text_attribute(*coordinate, "units") : "";
   const std::string standard = coordinate != nullptr ? text_attribute(*coordinate, "standard_name") : "";
-  if (standard == "forecast_period" || name == "prediction_timedelta" || name == "step") return FieldAxis::other;
+  if (standard == "forecast_period" || name == "prediction_timedelta" || name == "step") return FieldAxis::lead;
   if (is_latitude_unit(units) || standard == "latitude" || is_one_of(name, {"lat", "latitude"}))
     return FieldAxis::latitude;
   if (is_longitude_unit(units) || standard == "longitude" || is_one_of(name, {"lon", "longitude"}))
@@ -52,6 +52,16 @@ FieldAxis field_axis(const std::string& name, const ArrayInfo* coordinate) {
       is_one_of(name, {"level", "levels", "lev", "plev", "pressure", "pressure_level"}))
     return FieldAxis::pressure_level;
   return FieldAxis::other;
+}
+
+std::optional<double> hours_per_unit_of_lead(const ArrayInfo& coordinate) {
+  const std::string units = text_attribute(coordinate, "units");
+  if (is_one_of(units, {"days", "day", "d"})) return 24;
+  if (is_one_of(units, {"hours", "hour", "hr", "h"})) return 1;
+  if (is_one_of(units, {"minutes", "minute", "min"})) return 1.0 / 60;
+  if (is_one_of(units, {"seconds", "second", "s"})) return 1.0 / 3600;
+  if (is_one_of(units, {"nanoseconds", "nanosecond", "ns"})) return 1e-9 / 3600;
+  return std::nullopt;
 }
 
 double hectopascals_per_unit(const ArrayInfo& coordinate, const std::string& where) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "data/fields/calendar.h"
 #include "data/fields/channels.h"
 #include "data/fields/experiments.h"
 #include "data/fields/field_axes.h"
@@ -24,7 +25,7 @@ constexpr std::size_t kNoAxis = std::numeric_limits<std::size_t>::max();
 // A variable on latitudes and longitudes. Axes are numbered in the stored order.
 struct GridVariable {
   const ArrayInfo* array = nullptr;
-  std::size_t time = kNoAxis, level = kNoAxis, latitude = kNoAxis, longitude = kNoAxis, experiment = kNoAxis;
+  std::size_t time = kNoAxis, lead = kNoAxis, level = kNoAxis, latitude = kNoAxis, longitude = kNoAxis, experiment = kNoAxis;
   bool on_model_levels = false;
   bool runs_northwards = false;  // the first row is the southernmost
   Packing packing;
@@ -32,6 +33,9 @@ struct GridVariable {
   std::vector<Experiment> experiments = {};  // entries of the axis expver, final ones first; empty: no such axis
 
   std::int64_t extent(std::size_t axis) const { return axis == kNoAxis ? 1 : array->shape[axis]; }
+  // Steps follow each other along one of the two axes; the other one has one entry.
+  std::int64_t steps() const { return extent(time) * extent(lead); }
+  bool steps_are_leads() const { return extent(lead) > 1; }
 };
 
 // The coordinate of an axis: the array of one dimension that has the name of the axis.
@@ -61,6 +65,7 @@ class Describer {
   std::string where(const ArrayInfo& array) const { return concat(arrays_.path(), ": '", array.name, "'"); }
 
  private:
+  std::string why_no_steps(const GridVariable& variable) const;
   bool is_own_coordinate(const ArrayInfo& array) const {
     return array.dimensions.size() == 1 && array.dimensions.front() == array.name;
   }
@@ -76,6 +81,7 @@ std::optional<GridVariable> Describer::describe(const ArrayInfo& array, std::str
     const std::string& name = array.dimensions[axis];
     const FieldAxis kind = field_axis(name, coordinate_of(arrays_, name));
     std::size_t* const place = kind == FieldAxis::time         ? &variable.time
+                               : kind == FieldAxis::lead       ? &variable.lead
                                : kind == FieldAxis::latitude   ? &variable.latitude
                                : kind == FieldAxis::longitude  ? &variable.longitude
                                : kind == FieldAxis::experiment ? &variable.experiment
@@ -89,6 +95,7 @@ std::optional<GridVariable> Describer::describe(const ArrayInfo& array, std::str
     if (kind == FieldAxis::model_level) variable.on_model_levels = true;
   }
   if (variable.latitude == kNoAxis || variable.longitude == kNoAxis) return std::nullopt;
+  if (reason.empty()) reason = why_no_steps(variable);
   if (!reason.empty()) return std::nullopt;
   const std::vector<double> latitudes = axis_values(variable, variable.latitude);
   variable.runs_northwards = latitudes.size() > 1 && latitudes.front() < latitudes.back();
@@ -97,6 +104,20 @@ std::optional<GridVariable> Describer::describe(const ArrayInfo& array, std::str
     variable.experiments = in_order_of_trust(experiment_numbers(arrays_), variable.extent(variable.experiment));
   variable.channels = channels_of(variable);
   return variable;
+}
+
+// Why forecasts are no sequence of steps; empty if they are, or if the variable is no forecast.
+std::string Describer::why_no_steps(const GridVariable& variable) const {
+  if (!variable.steps_are_leads()) return "";
+  const std::string& name = variable.array->dimensions[variable.lead];
+  const std::string entries =
+      concat(variable.array->name, " has ", variable.extent(variable.lead), " entries on its axis '", name, "'");
+  if (variable.extent(variable.time) > 1)
+    return concat(entries, " and ", variable.extent(variable.time), " on '", variable.array->dimensions[variable.time],
+                  "': only one start, or one lead, is a sequence of steps");
+  const ArrayInfo* const coordinate = coordinate_of(arrays_, name);
+  if (coordinate == nullptr || !hours_per_unit_of_lead(*coordinate)) return entries + ", whose times it does not tell";
+  return "";
 }
 
 std::vector<double> Describer::axis_values(const GridVariable& variable, std::size_t axis) const {
@@ -192,7 +213,8 @@ class VariableReader {
       if (axis != kNoAxis) box.start[axis] = first, box.count[axis] = length;
     };
     const std::int64_t rows = variable_.extent(variable_.latitude);
-    set(variable_.time, step, 1);
+    set(variable_.time, variable_.steps_are_leads() ? 0 : step, 1);
+    set(variable_.lead, variable_.steps_are_leads() ? step : 0, 1);
     set(variable_.level, level, 1);
     set(variable_.experiment, experiment, 1);
     set(variable_.latitude, variable_.runs_northwards ? rows - crop.row - crop.height : crop.row, crop.height);
@@ -252,7 +274,7 @@ class VariableFields : public FieldReader {
   VariableFields(const std::shared_ptr<const StoredArrays>& arrays, const std::vector<GridVariable>& variables,
                  const CacheBudget& budget)
       : arrays_(arrays),
-        steps_(variables.front().extent(variables.front().time)),
+        steps_(variables.front().steps()),
         are_of_an_axis_(std::ranges::any_of(
             variables, [](const GridVariable& variable) { return !variable.experiments.empty(); })) {
     for (const GridVariable& variable : variables) {
@@ -310,10 +332,25 @@ void check_same_axes(const StoredArrays& arrays, const GridVariable& first, cons
   for (const auto& [axis, other] : {std::pair(variable.time, first.time), std::pair(variable.latitude, first.latitude),
                                     std::pair(variable.longitude, first.longitude)}) {
     const std::string &name = variable.array->dimensions[axis], &other_name = first.array->dimensions[other];
-    ISOBAR_CHECK(name == other_name && variable.array->shape[axis] == first.array->shape[other], arrays.path(), ": ",
+    ISOBAR_CHECK(name == other_name && variable.extent(variable.lead) == first.extent(first.lead) && variable.array->shape[axis] == first.array->shape[other], arrays.path(), ": ",
                  variable.array->name, " lies on the axis '", name, "' of ", variable.array->shape[axis], ", but ",
                  first.array->name, " on '", other_name, "' of ", first.array->shape[other]);
   }
+}
+
+// Of forecasts: replaces the times of their starts by the times that they are for.
+void add_leads(const StoredArrays& arrays, const GridVariable& variable, const std::string& units,
+               const std::string& calendar, std::vector<double>& times) {
+  if (variable.lead == kNoAxis) return;
+  const ArrayInfo* const coordinate = coordinate_of(arrays, variable.array->dimensions[variable.lead]);
+  const std::optional<double> hours =
+      coordinate != nullptr ? hours_per_unit_of_lead(*coordinate) : std::optional<double>();
+  if (!hours) return;
+  const double hours_per_unit = TimeUnits(units, calendar, arrays.path()).hours_per_unit();
+  const std::vector<double> starts = times, leads = Describer(arrays).axis_values(variable, variable.lead);
+  times.clear();
+  for (const double start : starts)
+    for (const double lead : leads) times.push_back(start + lead * *hours / hours_per_unit);
 }
 
 std::optional<TimeFacts> times_of(const StoredArrays& arrays, const GridVariable& variable) {
@@ -322,8 +359,10 @@ std::optional<TimeFacts> times_of(const StoredArrays& arrays, const GridVariable
   const std::string units = text_attribute(*coordinate, "units");
   if (units.find(" since ") == std::string::npos) return std::nullopt;
   const NumberFormat format = coordinate->format.value_or(NumberFormat{.bytes = sizeof(double)});
-  return TimeFacts{Describer(arrays).axis_values(variable, variable.time), units,
-                   text_attribute(*coordinate, "calendar"),
+  const std::string calendar = text_attribute(*coordinate, "calendar");
+  std::vector<double> values = Describer(arrays).axis_values(variable, variable.time);
+  add_leads(arrays, variable, units, calendar, values);
+  return TimeFacts{std::move(values), units, calendar,
                    format.kind == NumberFormat::Kind::floating && format.bytes == sizeof(float)};
 }
 
@@ -336,7 +375,7 @@ FieldFacts facts_of(const StoredArrays& arrays, const std::vector<GridVariable>&
     facts.channel_names.insert(facts.channel_names.end(), variable.channels.begin(), variable.channels.end());
     facts.units.insert(facts.units.end(), variable.channels.size(), text_attribute(*variable.array, "units"));
   }
-  facts.shape = {first.extent(first.time), std::ssize(facts.channel_names), first.extent(first.latitude),
+  facts.shape = {first.steps(), std::ssize(facts.channel_names), first.extent(first.latitude),
                  first.extent(first.longitude)};
   facts.latitudes = describer.axis_values(first, first.latitude);
   facts.longitudes = describer.axis_values(first, first.longitude);
@@ -396,7 +435,7 @@ ConstantPlane read_constant_plane(const StoredArrays& arrays, const std::string&
   VariableReader reader(std::shared_ptr<const StoredArrays>(std::shared_ptr<void>(), &arrays), *found, nullptr);
   const FieldCrop whole{0, plane.height, plane.width};
   reader.read(0, 0, whole, MissingPoints::kept, plane.values.data());
-  if (const std::int64_t last = found->extent(found->time) - 1; last > 0) {
+  if (const std::int64_t last = found->steps() - 1; last > 0) {
     std::vector<float> at_end(plane.values.size());
     reader.read(last, 0, whole, MissingPoints::kept, at_end.data());
     const bool is_constant = std::ranges::equal(

@@ -308,7 +308,9 @@ void register_forecast(CLI::App& app) {
   command->add_option("--weights", options->weights, "FILE.safetensors, or a run's folder (its best weights)")
       ->required();
   add_config_options(*command, options->config);
-  command->add_option("--data", options->data, "a folder (its test/ or valid/, else itself), a file, a store, or a pattern")
+  command
+      ->add_option("--data", options->data,
+                   "a folder (its test/ or valid/, else itself), a file, a store, or a pattern")
       ->required();
   command->add_option("--stats", options->stats, "a folder with global_means.npy, global_stds.npy, time_means.npy");
   command->add_option("--start", options->start,
@@ -321,9 +323,10 @@ void register_forecast(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--out", options->out,
                       "the forecasts: FILE.nc (NetCDF) or FILE.zarr, or FILE.h5 for that of the first start alone");
-  command->add_option("--batch", options->batch,
-                      "starts that go through the network together, which changes no number; default: as many as a "
-                      "quarter of the free memory holds, at most 16")
+  command
+      ->add_option("--batch", options->batch,
+                   "starts that go through the network together, which changes no number; default: as many as a "
+                   "quarter of the free memory holds, at most 16")
       ->check(whole_number_from(1));
   command->add_flag("--compress", options->format.compress, ".nc, .zarr: compress the fields (deflate, level 1)");
   command->add_flag("--wb2", options->format.long_names,

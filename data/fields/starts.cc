@@ -23,8 +23,9 @@ std::string iso(double hours) {
 [[noreturn]] void refuse_time(const std::string& what, double hours, const FieldSeries& series) {
   const std::string& path = series.file_name(0);
   const std::vector<std::string> missing = series.channels_without(hours);
-  const std::string ends = concat("the steps of the data, ", path, series.file_count() > 1 ? ", ..." : "", ", are from ",
-                                  series.time_of(0).iso(), " to ", series.time_of(series.steps() - 1).iso());
+  const std::string ends =
+      concat("the steps of the data, ", path, series.file_count() > 1 ? ", ..." : "", ", are from ",
+             series.time_of(0).iso(), " to ", series.time_of(series.steps() - 1).iso());
   throw_error(what, ": there is no ", comma_list(missing), " at ", iso(hours), ": ", ends);
 }
 

@@ -25,7 +25,8 @@ constexpr std::size_t kNoAxis = std::numeric_limits<std::size_t>::max();
 // A variable on latitudes and longitudes. Axes are numbered in the stored order.
 struct GridVariable {
   const ArrayInfo* array = nullptr;
-  std::size_t time = kNoAxis, lead = kNoAxis, level = kNoAxis, latitude = kNoAxis, longitude = kNoAxis, experiment = kNoAxis;
+  std::size_t time = kNoAxis, lead = kNoAxis, level = kNoAxis, latitude = kNoAxis, longitude = kNoAxis,
+              experiment = kNoAxis;
   bool on_model_levels = false;
   bool runs_northwards = false;  // the first row is the southernmost
   Packing packing;
@@ -332,9 +333,11 @@ void check_same_axes(const StoredArrays& arrays, const GridVariable& first, cons
   for (const auto& [axis, other] : {std::pair(variable.time, first.time), std::pair(variable.latitude, first.latitude),
                                     std::pair(variable.longitude, first.longitude)}) {
     const std::string &name = variable.array->dimensions[axis], &other_name = first.array->dimensions[other];
-    ISOBAR_CHECK(name == other_name && variable.extent(variable.lead) == first.extent(first.lead) && variable.array->shape[axis] == first.array->shape[other], arrays.path(), ": ",
-                 variable.array->name, " lies on the axis '", name, "' of ", variable.array->shape[axis], ", but ",
-                 first.array->name, " on '", other_name, "' of ", first.array->shape[other]);
+    ISOBAR_CHECK(name == other_name && variable.extent(variable.lead) == first.extent(first.lead) &&
+                     variable.array->shape[axis] == first.array->shape[other],
+                 arrays.path(), ": ", variable.array->name, " lies on the axis '", name, "' of ",
+                 variable.array->shape[axis], ", but ", first.array->name, " on '", other_name, "' of ",
+                 first.array->shape[other]);
   }
 }
 

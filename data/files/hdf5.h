@@ -72,7 +72,7 @@ enum class Room : std::uint8_t { at_once, when_written };
 
 class File {
  public:
-  static File open(const std::string& path);    // read-only, without locking the file
+  static File open(const std::string& path);                                // read-only, without locking the file
   static File create(const std::string& path, Style style = Style::plain);  // replaces what is there
   // From now on open() tries a file by this command and the file's path, whose program calls run_trial below; before,
   // and where the command is empty, in a fork of this process.

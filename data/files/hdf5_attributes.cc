@@ -113,9 +113,9 @@ void File::write_dimensions(const std::string& dataset, std::span<const std::str
   const hid_t described = handles_->dataset(path_, dataset).get();
   for (std::size_t i = 0; i < scales.size(); ++i) {
     const hid_t scale = handles_->dataset(path_, scales[i]).get();
-    ISOBAR_CHECK(handles_->make_scale(path_, scales[i]) &&
-                     H5DSattach_scale(described, scale, static_cast<unsigned>(i)) >= 0,
-                 path_, ": cannot make '", scales[i], "' a dimension of '", dataset, "'", because());
+    ISOBAR_CHECK(
+        handles_->make_scale(path_, scales[i]) && H5DSattach_scale(described, scale, static_cast<unsigned>(i)) >= 0,
+        path_, ": cannot make '", scales[i], "' a dimension of '", dataset, "'", because());
   }
 }
 

@@ -132,10 +132,10 @@ std::vector<CfVariable> variables_with_levels(const std::string& path, const For
     auto variable = std::ranges::find(variables, name, &CfVariable::name);
     const bool is_new = variable == variables.end();
     if (is_new) {
-      variable = variables.insert(variable, {.name = name, .has_levels = !parts.level.empty()});
+      variable = variables.insert(variable,
+                                  {.name = name, .has_levels = !parts.level.empty(), .channels = {}, .attributes = {}});
       variable->channels.assign(variable->has_levels ? levels.size() : 1, -1);
-      variable->attributes =
-          attributes_of(channel, unit_of(contents, c), known.empty() ? channel : with_spaces(known));
+      variable->attributes = attributes_of(channel, unit_of(contents, c), known.empty() ? channel : with_spaces(known));
     }
     const auto at =
         parts.level.empty() ? std::ptrdiff_t{0} : std::distance(levels.begin(), levels.find(level_of(parts)));

@@ -45,8 +45,8 @@ class NetcdfWriter : public ForecastWriter {
   void write_axis(const CfAxis& axis) {
     const std::array length{std::ssize(axis.values)};
     if (axis.are_whole)
-      file_.write(axis.name, length, std::span<const std::int32_t>(std::vector<std::int32_t>(
-                                         axis.values.begin(), axis.values.end())));
+      file_.write(axis.name, length,
+                  std::span<const std::int32_t>(std::vector<std::int32_t>(axis.values.begin(), axis.values.end())));
     else
       file_.write(axis.name, length, std::span<const double>(axis.values));
     file_.make_dimension(axis.name);

@@ -41,10 +41,9 @@ fs::path folder_around(const fs::path& path) {
 void check_room(const fs::path& path, const ForecastContents& contents, bool compress) {
   if (compress) return;  // how much it will need is not known
   const std::int64_t starts = holds_variables(path) ? contents.starts : 1;
-  const std::int64_t bytes = checked_product(
-      {starts, std::ssize(contents.leads), std::ssize(contents.channels), contents.height, contents.width,
-       sizeof(float)},
-      path.string());
+  const std::int64_t bytes = checked_product({starts, std::ssize(contents.leads), std::ssize(contents.channels),
+                                              contents.height, contents.width, sizeof(float)},
+                                             path.string());
   const std::uintmax_t free = fs::space(folder_around(path)).available;
   ISOBAR_CHECK(static_cast<std::uintmax_t>(bytes) <= free, path.string(), " needs ", bytes, " bytes, and the disk has ",
                free);

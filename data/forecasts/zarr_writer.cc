@@ -86,8 +86,8 @@ class ZarrWriter : public ForecastWriter {
                 const CfAttributes& attributes) {
     fs::create_directory(folder_.temporary() / name);
     const bool is_compressed = compress_ && shape.size() > 1;
-    ordered_json zarray{{"zarr_format", 2}, {"shape", shape},      {"chunks", chunk},      {"dtype", type},
-                        {"order", "C"},     {"fill_value", fill},  {"compressor", nullptr}, {"filters", nullptr}};
+    ordered_json zarray{{"zarr_format", 2}, {"shape", shape},     {"chunks", chunk},       {"dtype", type},
+                        {"order", "C"},     {"fill_value", fill}, {"compressor", nullptr}, {"filters", nullptr}};
     if (is_compressed) {
       zarray["compressor"] = {{"id", "zlib"}, {"level", kLevel}};
       zarray["filters"] = ordered_json::array({{{"id", "shuffle"}, {"elementsize", sizeof(float)}}});

@@ -51,8 +51,8 @@ void rename_folder(const fs::path& from, const fs::path& to) {
   ISOBAR_CHECK(!error, from.string(), ": cannot be renamed to ", to.string(), ": ", error.message());
 }
 
-// Renames a folder before it is deleted: no reader sees a part of its files. What cannot be deleted then is deleted when
-// the store is next opened. Returns the hidden name.
+// Renames a folder before it is deleted: no reader sees a part of its files. What cannot be deleted then (a file that
+// is still open, on a network file system) is deleted when the store is next opened. Returns the hidden name.
 fs::path hide_for_deletion(const fs::path& folder) {
   fs::path to_delete = hidden(folder, kDeleting);
   rename_folder(folder, to_delete);

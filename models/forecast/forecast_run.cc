@@ -12,6 +12,8 @@
 namespace isobar {
 namespace {
 
+constexpr std::int64_t kMostLeads = 100'000;
+
 // [B, planes, LAT, LON] fp32 on the host; read(b, to) fills sample b.
 template <class Read>
 Tensor read_samples(std::size_t samples, std::int64_t planes, const FieldSeries& series, const Read& read) {
@@ -33,6 +35,8 @@ ForecastRun::ForecastRun(const Forecaster& forecaster, const ForecastSources& so
       steps_(steps),
       climatology_(std::move(climatology)) {
   const ForecastOptions& options = forecaster.options();
+  ISOBAR_CHECK(steps <= kMostLeads, "a forecast of ", steps, " steps is longer than the ", kMostLeads,
+               " that isobar makes");
   ISOBAR_CHECK(steps == 1 || options.channels || *options.n_out_channels == *options.n_in_channels,
                "n_out_channels: a forecast of ", *options.n_out_channels,
                " channels cannot be continued by a model that reads ", *options.n_in_channels,

@@ -30,7 +30,8 @@ struct ForecastSources {
 class ForecastRun {
  public:
   // steps: number K of model steps. climatology: the reference of ACC's anomalies, from FieldInput::climatology_of; or
-  // undefined: no ACC. Error if the model cannot be continued.
+  // undefined: no ACC. Error if the model cannot be continued,
+  // or for more than 100,000 steps.
   ForecastRun(const Forecaster& forecaster, const ForecastSources& sources, std::int64_t steps,
               Tensor climatology = {});
 

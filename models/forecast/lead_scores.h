@@ -41,7 +41,7 @@ class LeadScores {
   double step_hours_;
   bool has_acc_;
   std::int64_t starts_ = 0;
-  std::vector<std::int64_t> scored_;                // [K]
+  std::vector<std::int64_t> scored_;                 // [K]
   std::vector<ScoreTotals> forecast_, persistence_;  // [K]
 };
 

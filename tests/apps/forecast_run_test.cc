@@ -35,8 +35,8 @@ std::vector<float> weather(std::int64_t first, std::int64_t steps, std::int64_t 
   for (std::int64_t t = first; t < first + steps; ++t)
     for (std::int64_t c = from_channel; c < from_channel + channels; ++c)
       for (std::int64_t i = 0; i < kRows * kColumns; ++i)
-        values.push_back(static_cast<float>(280 + 5 * std::sin(0.7 * static_cast<double>(t + i % kColumns) +
-                                                               static_cast<double>(c + i / kColumns))));
+        values.push_back(static_cast<float>(
+            280 + 5 * std::sin(0.7 * static_cast<double>(t + i % kColumns) + static_cast<double>(c + i / kColumns))));
   return values;
 }
 
@@ -169,7 +169,8 @@ TEST_CASE("forecasts: leads are scored where there is truth, and the number of s
   const Json json = here.scores("whole", "--starts 20:24 --steps 3");
   CHECK(json.at("starts") == 4);
   CHECK(json.at("scored_starts") == Json{3, 2, 1});
-  const Json alone = here.scores("whole", "--start 20 --steps 3"), two = here.scores("whole", "--starts 20:22 --steps 2");
+  const Json alone = here.scores("whole", "--start 20 --steps 3"),
+             two = here.scores("whole", "--starts 20:22 --steps 2");
   CHECK(alone.at("rmse").at("t2m").at(2) == json.at("rmse").at("t2m").at(2));
   CHECK(two.at("rmse").at("t2m").at(1) == json.at("rmse").at("t2m").at(1));
   CHECK(two.at("persistence_rmse").at("u10").at(1) == json.at("persistence_rmse").at("u10").at(1));
@@ -192,16 +193,18 @@ TEST_CASE("forecasts: leads are scored where there is truth, and the number of s
   here.refused(here.forecast("hole", "no.nc", "--start 2 --steps 4"), "crosses a hole in time of ");
 }
 
-TEST_CASE("forecasts: forcings are read where the data have them, beyond the states too; else channel and time are told") {
+TEST_CASE(
+    "forecasts: forcings are read where the data have them, beyond the states too, else channel and time are told") {
   const Forecasts here;
   here.train_on("whole", kForced);
   here.write("past/one", 0, 11, 14);  // forcings for two more steps after the state of 2017-12-31T12 and one between
   here.done(here.forecast("whole", "whole.nc", "--start 2017-12-31T12 --steps 4"));
   here.done(here.forecast("past", "past.nc", "--start 2017-12-31T12 --steps 4"));
   CHECK(here.values("past.nc", "t2m") == here.values("whole.nc", "t2m"));
-  here.refused(here.forecast("past", "no.nc", "--start 2017-12-31T12 --steps 5"),
-               "a forecast of 5 steps from 2017-12-31T12:00 (step 10): the data have no ssrd at 2018-01-01T12:00, which "
-               "the model reads as forcings");
+  here.refused(
+      here.forecast("past", "no.nc", "--start 2017-12-31T12 --steps 5"),
+      "a forecast of 5 steps from 2017-12-31T12:00 (step 10): the data have no ssrd at 2018-01-01T12:00, which "
+      "the model reads as forcings");
   here.refused(here.forecast("past", "no.nc", "--start 2017-12-31T18 --steps 1"),
                "there is no t2m, u10 at 2017-12-31T18:00");
 }
@@ -239,14 +242,14 @@ TEST_CASE("forecasts: killed at random moments, no half file has the name of one
     std::minstd_rand random(3);
     for (int kills = 0; kills < 8;) {
       const auto moment = static_cast<useconds_t>(random() % static_cast<std::uint64_t>(whole.count()));
-      const Outcome outcome = isobar_command(
-          here.path(),
-          "forecast --device cpu --weights " + here.path("run").string() + " --data " + here.path("whole").string() +
-              " --out " + here.path(name).string() + " " + starts,
-          [&](pid_t child) {
-            ::usleep(moment);
-            ::kill(child, SIGKILL);
-          });
+      const Outcome outcome =
+          isobar_command(here.path(),
+                         "forecast --device cpu --weights " + here.path("run").string() + " --data " +
+                             here.path("whole").string() + " --out " + here.path(name).string() + " " + starts,
+                         [&](pid_t child) {
+                           ::usleep(moment);
+                           ::kill(child, SIGKILL);
+                         });
       kills += outcome.status == 0 ? 0 : 1;
       if (fs::exists(here.path(name))) CHECK(here.values(name, "t2m") == t2m);
       fs::remove_all(here.path(name));

@@ -42,7 +42,7 @@ struct TwoFiles {
 
 }  // namespace
 
-TEST_CASE("starts: one by number or by date, in UTC; a day is its first hour") {
+TEST_CASE("starts: one by number or by date, in UTC, and a day is its first hour") {
   const TwoFiles files;
   const FieldSeries series = files.series();
   const StepTimes times(series);
@@ -54,7 +54,8 @@ TEST_CASE("starts: one by number or by date, in UTC; a day is its first hour") {
   CHECK(steps("2018-01-01") == Steps{8});
   CHECK_THROWS_WITH(steps("12"), "start step 12 is not in the data, which has 12 steps");
   CHECK_THROWS_WITH(steps("-1"), ContainsSubstring("start step -1 is not in the data"));
-  CHECK_THROWS_WITH(steps("2018-01-01T03"), ContainsSubstring("--start 2018-01-01T03: there is no t2m at 2018-01-01T03:00"));
+  CHECK_THROWS_WITH(steps("2018-01-01T03"),
+                    ContainsSubstring("--start 2018-01-01T03: there is no t2m at 2018-01-01T03:00"));
   CHECK_THROWS_WITH(steps("2018-01-02"), ContainsSubstring("are from 2017-12-30T00:00 to 2018-01-01T18:00"));
   for (const char* text : {"tomorrow", "", "1.5", "2018-1-1", "2018-12-20T6", "2018-12-20 06"})
     CHECK_THROWS_WITH(StartRequest::one("--start", text), ContainsSubstring("is neither a step nor a date"));
@@ -65,7 +66,9 @@ TEST_CASE("starts: a range of dates has both ends, the last day whole") {
   const TwoFiles files;
   const FieldSeries series = files.series();
   const StepTimes times(series);
-  const auto steps = [&](const std::string& text) { return StartRequest::range("--starts", text).steps(series, times); };
+  const auto steps = [&](const std::string& text) {
+    return StartRequest::range("--starts", text).steps(series, times);
+  };
   CHECK(steps("2:7:2") == Steps{2, 4, 6});
   CHECK(steps("7:2:-2") == Steps{7, 5, 3});
   CHECK(steps("2017-12-31T00:2018-01-01T00:12h") == Steps{4, 6, 8});

@@ -115,8 +115,7 @@ TEST_CASE("forecast files: every field lies at its start, lead and channel, comp
       for (std::int64_t c = 0; c < 4; ++c) {
         const std::string& channel = contents.channels[static_cast<std::size_t>(c)];
         CHECK(arrays->find(channel)->shape == Extents{2, 3, kRows, kColumns});
-        CHECK(arrays->find(channel)->dimensions ==
-              Texts{"time", "prediction_timedelta", "latitude", "longitude"});
+        CHECK(arrays->find(channel)->dimensions == Texts{"time", "prediction_timedelta", "latitude", "longitude"});
         const std::vector<float> values = read_whole(*arrays, channel);
         bool all = true;
         for (std::int64_t i = 0; i < std::ssize(values); ++i) {
@@ -177,7 +176,7 @@ TEST_CASE("forecast files: isobar reads one start, or one lead, as steps at the 
   }
 }
 
-TEST_CASE("forecast files: the names of WeatherBench 2 with an axis of levels; what no channel has is missing") {
+TEST_CASE("forecast files: the names of WeatherBench 2 with an axis of levels, where what no channel has is missing") {
   const TemporaryFolder folder;
   const ForecastContents contents = contents_of(2);
   for (const char* name : kFormats)
@@ -204,9 +203,9 @@ TEST_CASE("forecast files: the names of WeatherBench 2 with an axis of levels; w
       CHECK(all);
       fs::remove_all(folder / name);
     }
-  CHECK_THROWS_WITH(make_forecast_writer(folder / "f.nc", contents_of(1, {"t850", "temperature_850"}),
-                                         {.long_names = true}),
-                    ContainsSubstring("f.nc: the channels temperature_850 and t850 would both be temperature"));
+  CHECK_THROWS_WITH(
+      make_forecast_writer(folder / "f.nc", contents_of(1, {"t850", "temperature_850"}), {.long_names = true}),
+      ContainsSubstring("f.nc: the channels temperature_850 and t850 would both be temperature"));
 }
 
 TEST_CASE("forecast files: the .h5 of the first start is that of a file written at once") {

@@ -132,7 +132,7 @@ Tensor ForecastRun::time_features(std::span<const std::int64_t> starts, std::int
     const auto features = time.features();
     values.insert(values.end(), features.begin(), features.end());
   }
-  const Tensor planes = Tensor::empty({std::ssize(starts), kTimeFeatures}, DType::fp64, Device{});
+  Tensor planes = Tensor::empty({std::ssize(starts), kTimeFeatures}, DType::fp64, Device{});
   planes.set_values(values);
   return planes;
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/common/check.h"
+#include "models/vit/options.h"
 
 namespace isobar {
 namespace {

@@ -17,7 +17,7 @@ import tempfile
 NEEDED = ("numpy", "xarray", "h5py")
 ENGINES = {"f.nc": ("netcdf4", "h5netcdf"), "f.zarr": ("zarr",)}
 MODULES = {"netcdf4": "netCDF4", "h5netcdf": "h5netcdf", "zarr": "zarr"}
-STARTS, STEPS, CHANNELS = 3, 4, 20
+STARTS, STEPS = 3, 4
 
 
 def is_installed(module):
@@ -32,7 +32,7 @@ def make_forecasts(isobar, folder):
     """A model of a few iterations; the data end with the last start, in 1980, so that leads lie beyond them."""
     data, weights = folder / "data", folder / "run"
     run(isobar, "data", "synth", "--out", data, "--train-years", 1, "--valid-years", 1, "--steps-per-year", 40,
-        "--grid", "8x16")
+        "--grid", "8x16", "--channels", 20)
     run(isobar, "train", "--config", "tiny", "--device", "cpu", "--data", data, "--run-dir", weights, "--set",
         "num_iters=2", "--set", "warmup=1", "--set", "embed_dim=16", "--set", "depth=1", "--set", "num_heads=2",
         "--set", "patch_size=4", "--set", "global_batch_size=2")
@@ -130,8 +130,8 @@ def main():
                         print(f"not read: {kind}/{name} by {engine}, which is not installed")
                         continue
                     reader.check(folder / kind / name, engine, kind == "wb2")
-                    print(f"{kind}/{name} by xarray {xarray.__version__} and {engine}: {CHANNELS} channels, "
-                          f"{STARTS} starts, {STEPS} leads")
+                    print(f"{kind}/{name} by xarray {xarray.__version__} and {engine}: "
+                          f"{len(reader.names)} channels, {STARTS} starts, {STEPS} leads")
         if "netcdf4" in engines:
             check_append(folder / "plain" / "f.nc")
             print("plain/f.nc: netCDF4 appends to it")

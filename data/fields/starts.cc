@@ -81,7 +81,7 @@ std::vector<std::int64_t> StartRequest::steps(const FieldSeries& series, const S
   ISOBAR_CHECK(times.are_known(), what_, " is a date, but the data, ", series.file_name(0),
                ", do not tell the times of their steps: give the number of a step");
   const double interval = dates_->interval.value_or(times.step_hours());
-  const auto count = static_cast<std::int64_t>(std::floor((dates_->last - dates_->first) / interval + kSecond));
+  const auto count = static_cast<std::int64_t>(std::floor((dates_->last - dates_->first) / interval + 1e-6));
   for (std::int64_t i = 0; i <= count; ++i) {
     const double hours = dates_->first + static_cast<double>(i) * interval;
     const std::optional<std::int64_t> step = times.at(hours);

@@ -25,8 +25,8 @@ double to_a_second(double hours) {
 CfAxis time_axis(const ForecastContents& contents) {
   CfAxis axis{.name = kTime, .values = contents.start_hours, .attributes = {}};
   std::ranges::transform(axis.values, axis.values.begin(), to_a_second);
-  axis.attributes = {{"standard_name", "forecast_reference_time"},
-                     {"long_name", "time at which the forecast starts"},
+  axis.attributes = {{"standard_name", "time"},  // forecast_reference_time is refused for a coordinate (section 5.1)
+                     {"long_name", "initial time of the forecast"},
                      {"units", "hours since 1970-01-01 00:00:00"},
                      {"calendar", "proleptic_gregorian"},
                      {"axis", "T"}};

@@ -1,7 +1,7 @@
 // How forecasts lie in files of named variables, by the CF conventions 1.8: axes, variables and their attributes, the
 // same for NetCDF and Zarr.
 //
-//   time                  the starts, hours since 1970-01-01 UTC, a forecast_reference_time
+//   time                  the starts, hours since 1970-01-01 UTC
 //   prediction_timedelta  the leads, hours. Its attribute dtype = "timedelta64[ns]" makes xarray read time spans
 //   level                 hPa, with the names of WeatherBench 2 alone
 //   latitude, longitude   degrees, in the order of the data; `row` and `column` if the data have none

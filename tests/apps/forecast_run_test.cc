@@ -17,7 +17,6 @@
 #include "data/files/hdf5.h"
 #include "data/files/stored_arrays.h"
 #include "engine/files/reader.h"
-#include "tests/harness/data_files.h"
 #include "tests/harness/small_runs.h"
 
 namespace isobar::testing {
@@ -59,16 +58,25 @@ class Forecasts : public SmallRuns {
 
   // Channels t2m and u10, and a forcing in a file of its own.
   void write(const std::string& name, std::int64_t first, std::int64_t steps, std::int64_t forcing_steps = -1) const {
-    const auto write_file = [&](const std::string& file, const Labels& labels, std::int64_t from, std::int64_t count) {
-      fs::create_directories(path(file).parent_path());
-      Labels located = labels;
-      located.hours = hours(first, count);
-      located.latitudes = {67.5, 22.5, -22.5, -67.5};
-      write_labelled_fields(path(file + ".h5"), {count, std::ssize(labels.names), kRows, kColumns}, located,
-                            weather(first, count, std::ssize(labels.names), from));
-    };
-    write_file(name, {{"t2m", "u10"}, {"K", "m s-1"}}, 0, steps);
-    write_file(name + "_forcing", {{"ssrd"}, {"J m-2"}}, 2, forcing_steps < 0 ? steps : forcing_steps);
+    fs::create_directories(path(name).parent_path());
+    const std::int64_t of_forcing = forcing_steps < 0 ? steps : forcing_steps;
+    write_file(name, {"t2m", "u10"}, {"K", "m s-1"}, hours(first, steps), weather(first, steps, 2, 0));
+    write_file(name + "_forcing", {"ssrd"}, {"J m-2"}, hours(first, of_forcing), weather(first, of_forcing, 1, 2));
+  }
+  void write_file(const std::string& name, const std::vector<std::string>& channels,
+                  const std::vector<std::string>& units, const std::vector<double>& times,
+                  const std::vector<float>& fields) const {
+    hdf5::File file = hdf5::File::create(path(name + ".h5").string());
+    file.write("fields", std::array{std::ssize(times), std::ssize(channels), kRows, kColumns},
+               std::span<const float>(fields));
+    file.write("channel", channels);
+    file.write("units", units);
+    file.write("time", std::array{std::ssize(times)}, std::span<const double>(times));
+    file.write_attribute("time", "units", "hours since 2001-01-01");
+    file.write("lat", std::array{kRows}, std::span<const double>(std::vector<double>{67.5, 22.5, -22.5, -67.5}));
+    file.write("lon", std::array{kColumns},
+               std::span<const double>(std::vector<double>{0, 45, 90, 135, 180, 225, 270, 315}));
+    file.close();
   }
   void train_on(const std::string& data, const std::string& more = "") const {
     done(train("run", "--data " + path(data).string() + R"( --set 'channels=["t2m","u10"]' )" + more));
@@ -184,8 +192,7 @@ TEST_CASE("forecasts: leads are scored where there is truth, and the number of s
   std::vector<float> fields = weather(0, 4, 2, 0), rest = weather(5, 4, 2, 0);
   fields.insert(fields.end(), rest.begin(), rest.end());
   fs::create_directories(here.path("hole"));
-  write_labelled_fields(here.path("hole/one.h5"), {8, 2, kRows, kColumns},
-                        {{"t2m", "u10"}, {"K", "m s-1"}, times, {67.5, 22.5, -22.5, -67.5}}, fields);
+  here.write_file("hole/one", {"t2m", "u10"}, {"K", "m s-1"}, times, fields);
   const Json over = here.scores("hole", "--starts 2017-12-29T12:2017-12-29T12 --steps 4"),
              there = here.scores("whole", "--starts 2017-12-29T12:2017-12-29T12 --steps 4");
   CHECK(over.at("scored_starts") == Json{1, 0, 1, 1});

@@ -132,7 +132,7 @@ TEST_CASE("forecast files: every field lies at its start, lead and channel, comp
       CHECK(read_whole(*arrays, "longitude") == std::vector<float>{0, 90, 180, 270});
       CHECK(text_of(*arrays, "prediction_timedelta", "units") == "hours");
       CHECK(text_of(*arrays, "prediction_timedelta", "dtype") == "timedelta64[ns]");
-      CHECK(text_of(*arrays, "time", "standard_name") == "forecast_reference_time");
+      CHECK(text_of(*arrays, "time", "standard_name") == "time");
       CHECK(text_of(*arrays, "u850", "standard_name") == "eastward_wind");
       CHECK(text_of(*arrays, "u850", "units") == "m s-1");
       CHECK(text_of(*arrays, "t850", "long_name") == "temperature at 850 hPa");

@@ -1,11 +1,11 @@
-// isobar forecast: weights + data -> forecasts of several steps, their scores beside persistence, and an HDF5 file.
-#include <cstdlib>
+// isobar forecast: weights + data -> forecasts of several steps, their scores beside persistence, and a file of them.
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <regex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,14 +19,19 @@
 #include "data/fields/field_labels.h"
 #include "data/fields/layout.h"
 #include "data/fields/log_scale.h"
+#include "data/fields/starts.h"
+#include "data/fields/step_times.h"
+#include "data/forecasts/writer.h"
 #include "engine/files/atomic_file.h"
+#include "engine/free_memory.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"
 #include "models/forecast/description.h"
 #include "models/forecast/fit.h"
+#include "models/forecast/forecast_memory.h"
+#include "models/forecast/forecast_run.h"
 #include "models/forecast/recipe.h"
-#include "models/forecast/rollout.h"
 
 namespace isobar {
 
@@ -36,36 +41,16 @@ namespace {
 
 struct ForecastFlags {
   ConfigOptions config;
-  std::string weights, data, stats, out, scores, starts;
-  std::optional<std::int64_t> start;
+  std::string weights, data, stats, out, scores, start, starts;
   std::int64_t steps = 1;
+  std::optional<std::int64_t> batch;
+  ForecastFormat format;
 };
 
-// The start steps first, first + step, ...; `count` of them, at least one.
-struct Starts {
-  std::int64_t first = 0, step = 1, count = 1;
-
-  std::int64_t at(std::int64_t i) const { return first + i * step; }
-};
-
-// "A:B:S" as Python's range(A, B, S); S is optional.
-Starts parse_range(const std::string& text) {
-  std::smatch parts;
-  const std::regex form(R"((\d{1,15}):(-?\d{1,15})(?::(-?\d{1,15}))?)");
-  ISOBAR_CHECK(std::regex_match(text, parts, form), "--starts ", text, " is not of the form A:B:S");
-  const std::int64_t step = parts[3].matched ? std::stoll(parts[3]) : 1, end = std::stoll(parts[2]);
-  ISOBAR_CHECK(step != 0, "--starts ", text, ": the step must not be 0");
-  const std::int64_t first = std::stoll(parts[1]), length = step > 0 ? end - first : first - end;
-  ISOBAR_CHECK(length > 0, "--starts ", text, " is empty");
-  const Starts starts{first, step, 1 + (length - 1) / std::abs(step)};
-  ISOBAR_CHECK(starts.at(starts.count - 1) >= 0, "--starts ", text, " goes below step 0");
-  return starts;
-}
-
-Starts starts_of(const ForecastFlags& o) {
-  ISOBAR_CHECK(o.start.has_value() != !o.starts.empty(), "give either --start or --starts");
+StartRequest starts_of(const ForecastFlags& o) {
+  ISOBAR_CHECK(o.start.empty() != o.starts.empty(), "give either --start or --starts");
   ISOBAR_CHECK(!o.out.empty() || !o.starts.empty() || !o.scores.empty(), "--out is missing: where the forecast goes");
-  return o.start ? Starts{.first = *o.start} : parse_range(o.starts);
+  return o.start.empty() ? StartRequest::range("--starts", o.starts) : StartRequest::one("--start", o.start);
 }
 
 fs::path statistics_folder(const ForecastFlags& o) {
@@ -77,12 +62,15 @@ void check_outputs(const ForecastFlags& o, const fs::path& weights) {
   CommandInputs inputs{.weights = weights, .data = {fields_to_forecast(o.data), o.data}, .statistics = {}};
   for (const char* name : {kMeansFile, kStdsFile, kTimeMeansFile, kLabelsFile})
     inputs.statistics.push_back(statistics_folder(o) / name);
+  if (is_pattern(o.data))
+    for (const std::string& file : find_field_files(o.data)) inputs.data.emplace_back(file);
   for (const auto& [flag, path] : {std::pair("--out", o.out), std::pair("--scores", o.scores)}) {
     if (path.empty()) continue;
-    check_format(flag, path);
+    if (path == o.scores || !holds_variables(path)) check_format(flag, path);
     check_output(flag, path, inputs);
   }
   check_differ(o.out, o.scores);
+  if (!o.out.empty()) check_replaceable(o.out);
 }
 
 // The folder of time_means.npy: the statistics folder of --data, else the statistics that the weights' run computed.
@@ -194,35 +182,91 @@ Tensor climatology_for(const ForecastFlags& o, const Forecaster& forecaster, con
                        : load_time_means(file.string(), options.variables(), options.height(), options.width()));
 }
 
-void tell_of_forecast(const ForecastFlags& o, std::int64_t start, const Forecaster& forecaster,
-                      const FieldSeries& dataset) {
-  const std::string from = dataset.hours_since_1970(start) ? concat(" (", dataset.time_of(start).iso(), ")") : "";
-  std::cout << "written to " << o.out << ": the forecast from step " << start << from << ", fields [lead " << o.steps
-            << ", channel " << forecaster.output_names().size() << ", " << dataset.height() << ", " << dataset.width()
-            << "], HDF5 that h5py, netCDF and xarray read\n";
+// What the forecasts were made by, as the files' attributes have it.
+std::string history_of(const ForecastFlags& o, const fs::path& weights) {
+  const std::string starts = o.start.empty() ? " --starts " + o.starts : " --start " + o.start;
+  const std::optional<std::int64_t> iteration = iteration_of_weights(weights);
+  return concat("isobar forecast --weights ", o.weights, " --data ", o.data, starts, " --steps ", o.steps,
+                iteration ? concat(" (weights of iteration ", *iteration, ")") : "");
+}
+
+ForecastContents contents_of(const ForecastFlags& o, std::span<const std::int64_t> starts, const ForecastRun& run,
+                             const Forecaster& forecaster, const ForecastSources& sources, const fs::path& weights) {
+  const FieldSeries& dataset = sources.windows.series();
+  ForecastContents contents{.channels = forecaster.output_names(),
+                            .units = forecaster.info().units,
+                            .starts = std::ssize(starts),
+                            .leads = run.leads(),
+                            .start_hours = {},
+                            .step_hours = sources.times.step_hours(),
+                            .times_are_stored = dataset.hours_since_1970(starts.front()).has_value(),
+                            .height = dataset.height(),
+                            .width = dataset.width(),
+                            .latitudes = dataset.latitudes(),
+                            .longitudes = dataset.longitudes(),
+                            .source = concat("isobar ", kVersion),
+                            .history = history_of(o, weights)};
+  contents.units.resize(contents.channels.size());
+  for (std::string& unit : contents.units) unit = unit_of_log_scale(unit);
+  if (sources.times.are_known())
+    for (const std::int64_t start : starts) contents.start_hours.push_back(sources.times.hours(start));
+  return contents;
+}
+
+void tell_of_forecast(const ForecastFlags& o, std::span<const std::int64_t> starts, const ForecastContents& contents,
+                      const StepTimes& times) {
+  const auto named = [&](std::int64_t step) {
+    return concat("step ", step, times.are_known() ? concat(" (", time_at(times.hours(step)).iso(), ")") : "");
+  };
+  const std::string grid = concat(contents.height, ", ", contents.width, "]");
+  std::cout << "written to " << o.out << ": ";
+  if (!holds_variables(o.out))
+    std::cout << "the forecast from " << named(starts.front()) << ", fields [lead " << o.steps << ", channel "
+              << contents.channels.size() << ", " << grid << ", HDF5 that h5py, netCDF and xarray read\n";
+  else
+    std::cout << contents.channels.size() << " channels [time " << starts.size() << ", prediction_timedelta " << o.steps
+              << ", " << grid << ", from " << named(starts.front())
+              << (starts.size() > 1 ? " to " + named(starts.back()) : "") << ", that xarray reads\n";
+}
+
+// How many starts go through the network together: what a quarter of the free memory holds.
+std::int64_t batch_of(const ForecastFlags& o, std::size_t starts, const ForecastConfig& config,
+                      const Forecaster& forecaster) {
+  const Device device = forecaster.device();
+  const auto most = static_cast<std::int64_t>(starts);
+  if (o.batch || most == 1) return std::min(o.batch.value_or(1), most);
+  const std::size_t free = device.kind == DeviceKind::cuda ? gpu::free_memory() : free_memory_bytes();
+  return std::min(most, starts_that_fit(config.recipe.forecaster_options(), config.run.compute, forecaster.info(),
+                                        device.kind, free / 4));
 }
 
 // Runs every start, writes the files of --out and --scores, and prints the table.
-void forecast_all(const ForecastFlags& o, const Starts& starts, const Forecaster& forecaster, const Windows& windows,
-                  const fs::path& weights) {
-  const FieldSeries& dataset = windows.series();
-  Rollout rollout(forecaster, windows, o.steps, climatology_for(o, forecaster, dataset, weights));
-  for (const std::int64_t i : {std::int64_t{0}, starts.count - 1}) rollout.check_start(starts.at(i));
-  const std::vector<float> fields = rollout.run(starts.at(0));
-  for (std::int64_t i = 1; i < starts.count; ++i) rollout.run(starts.at(i));
-  if (!o.out.empty()) {
-    std::vector<std::string> units = forecaster.info().units;
-    units.resize(forecaster.output_names().size());
-    for (std::string& unit : units) unit = unit_of_log_scale(unit);
-    write_forecast(o.out, fields, starts.at(0), o.steps, forecaster.output_names(), units, dataset);
-    tell_of_forecast(o, starts.at(0), forecaster, dataset);
+void forecast_all(const ForecastFlags& o, const StartRequest& request, const ForecastConfig& config,
+                  const Forecaster& forecaster, const ForecastSources& sources, const fs::path& weights) {
+  const FieldSeries& dataset = sources.windows.series();
+  const std::vector<std::int64_t> starts = request.steps(dataset, sources.times);
+  const ForecastRun run(forecaster, sources, o.steps, climatology_for(o, forecaster, dataset, weights));
+  for (const std::int64_t start : starts) {
+    run.check_start(start);
+    if (!request.are_dates()) run.check_no_hole(start);
   }
-  if (!o.scores.empty()) write_file_atomically(o.scores, rollout.scores().dump(2) + "\n");
-  std::cout << rollout.table() << std::flush;
+  const ForecastContents contents = contents_of(o, starts, run, forecaster, sources, weights);
+  const auto writer = o.out.empty() ? nullptr : make_forecast_writer(o.out, contents, o.format);
+  LeadScores scores(forecaster, run.leads(), dataset.labels().step_hours, run.has_acc());
+  run.run(starts, batch_of(o, starts.size(), config, forecaster), scores,
+          [&](std::int64_t i, std::int64_t k, std::span<const float> fields) {
+            if (writer) writer->put(i, k, fields);
+          });
+  if (writer) {
+    writer->close();
+    tell_of_forecast(o, starts, contents, sources.times);
+  }
+  if (!o.scores.empty()) write_file_atomically(o.scores, scores.json().dump(2) + "\n");
+  std::cout << (scores.are_any() ? scores.table() : "the data have no truth at any lead: no scores\n") << std::flush;
 }
 
 void forecast(const ForecastFlags& o) {
-  const Starts starts = starts_of(o);
+  const StartRequest starts = starts_of(o);
   const Device device = o.config.use_device();
   const StreamScope stream(std::make_shared<gpu::OwnedStream>(device));
   const fs::path file = weights_at(o.weights);
@@ -241,7 +285,19 @@ void forecast(const ForecastFlags& o) {
                         info_for(o, config.recipe, windows, trained ? &trained->info : nullptr, file), device);
   read_model(file, forecaster);
   print_weights_origin(file);
-  forecast_all(o, starts, forecaster, windows, file);
+  const StepTimes times(dataset);
+  std::optional<FieldSeries> forcings;
+  std::optional<StepTimes> forcing_times;
+  if (const auto options = config.recipe.forcings_at(fields_to_forecast(o.data).string()); options && o.steps > 1) {
+    forcings.emplace(*options);
+    forcing_times.emplace(*forcings);
+  }
+  forecast_all(o, starts, config, forecaster,
+               {.windows = windows,
+                .times = times,
+                .forcings = forcings ? &*forcings : nullptr,
+                .forcing_times = forcing_times ? &*forcing_times : nullptr},
+               file);
 }
 
 }  // namespace
@@ -252,15 +308,29 @@ void register_forecast(CLI::App& app) {
   command->add_option("--weights", options->weights, "FILE.safetensors, or a run's folder (its best weights)")
       ->required();
   add_config_options(*command, options->config);
-  command->add_option("--data", options->data, "a folder (its test/ or valid/, else itself) or an .h5 file")
+  command
+      ->add_option("--data", options->data,
+                   "a folder (its test/ or valid/, else itself), a file, a store, or a pattern")
       ->required();
   command->add_option("--stats", options->stats, "a folder with global_means.npy, global_stds.npy, time_means.npy");
-  command->add_option("--start", options->start, "the step to start from, counted over the files in order");
-  command->add_option("--starts", options->starts, "A:B:S: many starts, scored together");
+  command->add_option("--start", options->start,
+                      "the step to start from, counted over the files in order, or a date in UTC, as 2018-12-20T06");
+  command->add_option("--starts", options->starts,
+                      "many starts, scored together: steps A:B:S (from A, below B), or dates FIRST:LAST:12h, both "
+                      "included");
   command->add_option("--steps", options->steps, "how many steps of the model")
       ->check(whole_number_from(1))
       ->capture_default_str();
-  command->add_option("--out", options->out, "FILE.h5 for the forecast (of the first start)");
+  command->add_option("--out", options->out,
+                      "the forecasts: FILE.nc (NetCDF) or FILE.zarr, or FILE.h5 for that of the first start alone");
+  command
+      ->add_option("--batch", options->batch,
+                   "starts that go through the network together, which changes no number; default: as many as a "
+                   "quarter of the free memory holds, at most 16")
+      ->check(whole_number_from(1));
+  command->add_flag("--compress", options->format.compress, ".nc, .zarr: compress the fields (deflate, level 1)");
+  command->add_flag("--wb2", options->format.long_names,
+                    ".nc, .zarr: the names of WeatherBench 2, as temperature with an axis level for t850 and t500");
   command->add_option("--scores", options->scores, "FILE.json for RMSE and ACC");
   command->callback([options] { forecast(*options); });
 }

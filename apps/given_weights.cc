@@ -32,16 +32,32 @@ std::int64_t samples_at_once(const BatchOptions& batch, const fs::path& weights)
   return batch.at_once(run.empty() ? 1 : layout_of_run(run).dp);
 }
 
-void print_weights_origin(const fs::path& file) {
-  std::cout << "weights: " << file.string();
+namespace {
+
+// The state.json beside the weights; null if there is none.
+nlohmann::json state_of_weights(const fs::path& file) {
   const fs::path state_file = file.parent_path() / "state.json";
   nlohmann::json state;
   if (fs::is_regular_file(state_file))
     state = parse_json_if_valid<nlohmann::json>(read_file(state_file), state_file.string()).value_or(state);
+  return state;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> iteration_of_weights(const fs::path& file) {
+  const nlohmann::json state = state_of_weights(file);
   const nlohmann::json trainer = state.is_object() ? state.value("trainer", nlohmann::json()) : nlohmann::json();
   const nlohmann::json iteration =
       trainer.is_object() ? trainer.value("iteration", nlohmann::json()) : nlohmann::json();
-  if (iteration.is_number_integer()) std::cout << ", of iteration " << iteration;
+  return iteration.is_number_integer() ? std::optional(iteration.get<std::int64_t>()) : std::nullopt;
+}
+
+void print_weights_origin(const fs::path& file) {
+  std::cout << "weights: " << file.string();
+  const std::optional<std::int64_t> iteration = iteration_of_weights(file);
+  if (iteration) std::cout << ", of iteration " << *iteration;
+  const nlohmann::json state = state_of_weights(file);
   const nlohmann::json loss = state.is_object() ? state.value("best_loss", nlohmann::json()) : nlohmann::json();
   const bool is_best = !file.parent_path().filename().string().starts_with("step_");
   if (loss.is_number() && is_best) std::cout << ", validation loss " << loss.get<double>();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,8 @@ RunConfig config_of_weights(const std::string& weights, ModelDescription& descri
 // The number of samples that one rank of the weights' run computed at once: what fitted into memory there fits here.
 std::int64_t samples_at_once(const BatchOptions& batch, const std::filesystem::path& weights);
 
+// The iteration of a checkpoint's weights; none if its state.json does not lie beside them.
+std::optional<std::int64_t> iteration_of_weights(const std::filesystem::path& file);
 // Prints which weights these are, if a checkpoint's state.json lies beside them.
 void print_weights_origin(const std::filesystem::path& file);
 

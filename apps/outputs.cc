@@ -4,6 +4,8 @@
 #include <array>
 
 #include "apps/train/run_folder.h"
+#include "data/files/zarr.h"
+#include "data/forecasts/writer.h"
 #include "engine/files/atomic_file.h"
 #include "kernels/common/check.h"
 
@@ -23,15 +25,16 @@ bool holds(const fs::path& folder, const fs::path& file) {
 }
 
 bool is_file_of_data(const fs::path& file, const fs::path& data) {
-  static constexpr std::array kData{".h5", ".hdf5", ".npy", ".gz", ""};  // IDX files have none
-  if (are_same(file, data)) return true;
+  static constexpr std::array kData{".h5", ".hdf5", ".nc", ".zarr", ".npy", ".gz", ""};  // IDX files have none
+  if (are_same(file, data) || (zarr::is_store(data) && holds(data, file))) return true;
   return std::ranges::find(kData, file.extension().string()) != kData.end() && fs::exists(file) && holds(data, file);
 }
 
 }  // namespace
 
 void check_output(const std::string& flag, const std::string& path, const CommandInputs& inputs) {
-  const fs::path target = replaced_by_writing(path);
+  const bool is_store = holds_variables(path) && fs::is_directory(path);
+  const fs::path target = is_store ? fs::path(path) : replaced_by_writing(path);
   ISOBAR_CHECK(!are_same(target, inputs.weights), flag, " ", path, " would replace the weights");
   for (const fs::path& data : inputs.data)
     ISOBAR_CHECK(!is_file_of_data(target, data), flag, " ", path, " would replace the data");

@@ -17,7 +17,7 @@ struct CommandInputs {
 // Error naming the flag if writing to `path` would replace an input or a file of the run that the weights are of.
 void check_output(const std::string& flag, const std::string& path, const CommandInputs& inputs);
 
-// Error if the file's extension names a format that isobar does not write.
+// Error if the file's extension names a format that the command does not write.
 void check_format(const std::string& flag, const std::string& path);
 
 // Error if both files are given and are the same.

@@ -106,6 +106,15 @@ std::string StepTime::iso() const {
   return text;
 }
 
+double StepTime::hours_since_1970() const {
+  return 24 * (static_cast<double>(days_from_date({year, 1, 1})) + day_of_year);
+}
+
+StepTime time_at(double hours_since_1970) {
+  static const TimeUnits hours("hours since 1970-01-01", "proleptic_gregorian", "a date");
+  return hours.at(hours_since_1970);
+}
+
 TimeUnits::TimeUnits(const std::string& units, const std::string& calendar, const std::string& where) : where_(where) {
   const bool standard = calendar.empty() || calendar == "standard" || calendar == "gregorian";
   ISOBAR_CHECK(standard || calendar == "proleptic_gregorian", where, ": calendar \"", calendar,
@@ -143,11 +152,6 @@ StepTime TimeUnits::at(double value) const {
   ISOBAR_CHECK(seconds >= first && seconds < end, where_, ": the time ", value, " is not within the years ", kFirstYear,
                " to ", kLastYear);
   return from_seconds(seconds);
-}
-
-StepTime time_at(double hours) {
-  static const TimeUnits units("hours since 1970-01-01", "proleptic_gregorian", "a time");
-  return units.at(hours);
 }
 
 DateText parse_date(const std::string& text, const std::string& where) {

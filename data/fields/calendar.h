@@ -25,7 +25,10 @@ struct StepTime {
   // 2π·day_of_year/days_in_year.
   std::array<double, kTimeFeatures> features() const;
   std::string iso() const;  // "2013-01-01T06:00", rounded to a minute
+  double hours_since_1970() const;
 };
+// The inverse of hours_since_1970. Error outside the years 0 to 9999.
+StepTime time_at(double hours_since_1970);
 
 // A CF time axis: `value` units after the reference date.
 class TimeUnits {
@@ -42,9 +45,6 @@ class TimeUnits {
   double reference_seconds_ = 0;  // since 1970-01-01
   double seconds_per_unit_ = 1;
 };
-
-// The time of hours since 1970-01-01T00. Error outside the years 0 to 9999.
-StepTime time_at(double hours);
 
 // The hours that a date means, in UTC: a whole day for "2018-10-01", an instant for "2018-12-20T06" and for
 // "2018-12-20T06:30".

@@ -86,14 +86,19 @@ std::string long_variable_name(const std::string& short_name) {
   return found != nullptr ? found->weatherbench : "";
 }
 
+ChannelParts channel_parts(const std::string& channel) {
+  if (const VariableNames* const found = find_variable(channel)) return {found->netcdf, ""};
+  const std::size_t length = length_of_level(channel);
+  if (length == 0) return {channel, ""};
+  const VariableNames* const found = find_variable(std::string_view(channel).substr(0, channel.size() - length));
+  if (found == nullptr) return {channel, ""};
+  const std::string level = channel.substr(channel.size() - length);
+  return {found->netcdf, level.front() == '_' ? level.substr(1) : level};
+}
+
 std::string short_channel_name(const std::string& name) {
-  if (const VariableNames* const found = find_variable(name)) return found->netcdf;
-  const std::size_t length = length_of_level(name);
-  if (length == 0) return name;
-  const VariableNames* const found = find_variable(std::string_view(name).substr(0, name.size() - length));
-  if (found == nullptr) return name;
-  const std::string level = name.substr(name.size() - length);
-  return std::string(found->netcdf) + (level.front() == '_' ? level.substr(1) : level);
+  const ChannelParts parts = channel_parts(name);
+  return parts.variable + parts.level;
 }
 
 std::optional<ChannelParts> parts_of_channel(const std::string& name) {

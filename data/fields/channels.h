@@ -21,6 +21,13 @@ std::string short_channel_name(const std::string& name);
 // The short name of a variable without its level, "u" for u_component_of_wind; an unknown name stays as it is.
 std::string short_variable_name(const std::string& name);
 
+// The name of a channel in two parts. Only variables that are known here have levels: u10 and c0 have none.
+struct ChannelParts {
+  std::string variable;  // short, without its level: "u" for u850
+  std::string level;     // hPa, its digits; empty: none
+};
+ChannelParts channel_parts(const std::string& channel);
+
 // The name of WeatherBench 2 for a short name without level, "temperature" for t; empty if it has none.
 std::string long_variable_name(const std::string& short_name);
 

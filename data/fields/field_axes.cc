@@ -58,6 +58,33 @@ FieldAxis field_axis(const std::string& name, const ArrayInfo* coordinate) {
   return FieldAxis::other;
 }
 
+std::optional<double> hours_per_unit(const std::string& units) {
+  struct Unit {
+    std::string_view name;
+    double hours;
+  };
+  constexpr double kSecond = 1.0 / 3600;
+  static constexpr std::array<Unit, 17> kUnits{{{"days", 24},
+                                                {"day", 24},
+                                                {"d", 24},
+                                                {"hours", 1},
+                                                {"hour", 1},
+                                                {"h", 1},
+                                                {"hr", 1},
+                                                {"minutes", 1.0 / 60},
+                                                {"minute", 1.0 / 60},
+                                                {"min", 1.0 / 60},
+                                                {"seconds", kSecond},
+                                                {"second", kSecond},
+                                                {"s", kSecond},
+                                                {"milliseconds", kSecond / 1e3},
+                                                {"microseconds", kSecond / 1e6},
+                                                {"nanoseconds", kSecond / 1e9},
+                                                {"ns", kSecond / 1e9}}};
+  const auto found = std::ranges::find(kUnits, std::string_view(units), &Unit::name);
+  return found != kUnits.end() ? std::optional(found->hours) : std::nullopt;
+}
+
 double hectopascals_per_unit(const ArrayInfo& coordinate, const std::string& where) {
   const std::string units = text_attribute(coordinate, "units");
   ISOBAR_CHECK(units.empty() || is_pressure_unit(units), where, ": its levels are in '", units,

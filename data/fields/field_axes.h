@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "data/files/array_info.h"
@@ -33,6 +34,9 @@ FieldAxis field_axis(const std::string& name, const ArrayInfo* coordinate);
 
 // hPa for one unit of a pressure axis: 1 for hPa, millibars and no unit, 0.01 for Pa. Error naming `where` for others.
 double hectopascals_per_unit(const ArrayInfo& coordinate, const std::string& where);
+
+// The hours of a unit of lead times as CF spells it: "hours", "days", "nanoseconds", ...; none for others.
+std::optional<double> hours_per_unit(const std::string& units);
 
 // A text attribute; "" if there is none, or if it is no single text.
 std::string text_attribute(const ArrayInfo& array, const std::string& name);

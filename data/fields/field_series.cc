@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <filesystem>
 #include <numeric>
@@ -448,6 +449,24 @@ void FieldSeries::read_stored(std::int64_t step, std::span<const std::int64_t> c
     }
     if (!planes.empty()) file(at.file).read_step(at.step, planes, {rows.first, rows.count, width_});
   }
+}
+
+std::vector<std::string> FieldSeries::channels_without(double hours) const {
+  constexpr double kSecond = 1.0 / 3600;
+  std::vector<std::string> missing;
+  for (std::size_t track = 0; track < timeline_->tracks(); ++track) {
+    const auto has_time = [&](std::size_t f) {
+      const std::optional<TimeAxis>& time = file(f).time();
+      for (std::int64_t step = 0; time && step < time->steps(); ++step)
+        if (std::abs(time->hours_since_1970(step) - hours) < kSecond) return true;
+      return false;
+    };
+    const std::vector<std::size_t>& files = timeline_->files_of(track);
+    if (std::ranges::any_of(files, has_time)) continue;
+    for (const HeldChannel& held : held_[files.front()])
+      missing.push_back(channel_names_[static_cast<std::size_t>(held.in_series)]);
+  }
+  return missing.empty() ? channel_names_ : missing;
 }
 
 const FieldFile* FieldSeries::file_without_times() const {

@@ -128,6 +128,9 @@ class FieldSeries {
   }
   // Hours since 1970-01-01T00 of a step; none if its file has no time axis.
   std::optional<double> hours_since_1970(std::int64_t step) const { return timeline_->hours_since_1970(step); }
+  // The channels whose files have no step at this time, in hours since 1970-01-01T00; all if none is missing in a file
+  // that others have.
+  std::vector<std::string> channels_without(double hours) const;
   // The first file that has neither a `time` nor the name and number of steps of a year (FieldFile::has_times); null:
   // all steps have known times.
   const FieldFile* file_without_times() const;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "data/fields/calendar.h"
 #include "data/fields/channels.h"
 #include "data/fields/experiments.h"
 #include "data/fields/field_axes.h"
@@ -21,15 +22,13 @@ namespace {
 
 constexpr std::size_t kNoAxis = std::numeric_limits<std::size_t>::max();
 
-// The two axes whose numbers together are a step; steps have no inner one.
+// The two axes whose numbers together are a step. Data may be a forecast too, of one start or one lead time.
 struct AxesOfSteps {
-  FieldAxis outer;
-  std::optional<FieldAxis> inner;
+  FieldAxis outer, inner;
 };
 constexpr AxesOfSteps axes_of(FieldPlan plan) {
-  if (plan == FieldPlan::forecasts) return {FieldAxis::time, FieldAxis::lead};
   if (plan == FieldPlan::climatology) return {FieldAxis::day, FieldAxis::hour};
-  return {FieldAxis::time, std::nullopt};
+  return {FieldAxis::time, FieldAxis::lead};
 }
 
 // A variable on latitudes and longitudes. Axes are numbered in the stored order.
@@ -80,6 +79,7 @@ class Describer {
   }
 
   std::size_t* place_of(GridVariable& variable, FieldAxis kind) const;
+  std::string why_no_sequence(const GridVariable& variable) const;
 
   const StoredArrays& arrays_;
   const FieldPlan plan_;
@@ -121,6 +121,7 @@ std::optional<GridVariable> Describer::describe(const ArrayInfo& array, std::str
     if (kind == FieldAxis::model_level) variable.on_model_levels = true;
   }
   if (variable.latitude == kNoAxis || variable.longitude == kNoAxis) return std::nullopt;
+  if (reason.empty() && plan_ == FieldPlan::steps) reason = why_no_sequence(variable);
   if (!reason.empty()) return std::nullopt;
   const std::vector<double> latitudes = axis_values(variable, variable.latitude);
   variable.runs_northwards = latitudes.size() > 1 && latitudes.front() < latitudes.back();
@@ -129,6 +130,21 @@ std::optional<GridVariable> Describer::describe(const ArrayInfo& array, std::str
     variable.experiments = in_order_of_trust(experiment_numbers(arrays_), variable.extent(variable.experiment));
   variable.channels = channels_of(variable);
   return variable;
+}
+
+// Why forecasts are no sequence of steps; empty if they are, or if the variable is no forecast.
+std::string Describer::why_no_sequence(const GridVariable& variable) const {
+  if (variable.extent(variable.inner) <= 1) return "";
+  const std::string& name = variable.array->dimensions[variable.inner];
+  const std::string entries =
+      concat(variable.array->name, " has ", variable.extent(variable.inner), " entries on its axis '", name, "'");
+  if (variable.extent(variable.outer) > 1)
+    return concat(entries, " and ", variable.extent(variable.outer), " on '",
+                  variable.array->dimensions[variable.outer], "': only one start, or one lead, is a sequence of steps");
+  const ArrayInfo* const coordinate = coordinate_of(arrays_, name);
+  if (coordinate == nullptr || !hours_per_unit(text_attribute(*coordinate, "units")))
+    return entries + ", whose times it does not tell";
+  return "";
 }
 
 std::vector<double> Describer::axis_values(const GridVariable& variable, std::size_t axis) const {
@@ -361,12 +377,28 @@ TimeFacts coordinate_facts(const StoredArrays& arrays, const ArrayInfo& coordina
           format.kind == NumberFormat::Kind::floating && format.bytes == sizeof(float)};
 }
 
+// Of a forecast: replaces the times of its starts by the times that it is for.
+void add_leads(const StoredArrays& arrays, const GridVariable& variable, TimeFacts& times) {
+  if (variable.inner == kNoAxis) return;
+  const ArrayInfo* const coordinate = coordinate_of(arrays, variable.array->dimensions[variable.inner]);
+  const std::optional<double> hours =
+      coordinate != nullptr ? hours_per_unit(text_attribute(*coordinate, "units")) : std::nullopt;
+  if (!hours) return;
+  const double hours_per_time = TimeUnits(times.units, times.calendar, arrays.path()).hours_per_unit();
+  const std::vector<double> starts = std::exchange(times.values, {});
+  for (const double start : starts)
+    for (const double lead : Describer(arrays).axis_values(variable, variable.inner))
+      times.values.push_back(start + lead * *hours / hours_per_time);
+}
+
 std::optional<TimeFacts> times_of(const StoredArrays& arrays, const GridVariable& variable) {
   const ArrayInfo* const coordinate = coordinate_of(arrays, variable.array->dimensions[variable.outer]);
   if (coordinate == nullptr) return std::nullopt;
   if (text_attribute(*coordinate, "units").find(" since ") == std::string::npos) return std::nullopt;
   static_cast<void>(Describer(arrays).axis_values(variable, variable.outer));  // checks its length
-  return coordinate_facts(arrays, *coordinate);
+  TimeFacts times = coordinate_facts(arrays, *coordinate);
+  add_leads(arrays, variable, times);
+  return times;
 }
 
 // Of an axis of a variable; if it has no such axis, of a scalar of that kind.
@@ -462,7 +494,7 @@ OpenedPlanes open_variable_planes(std::shared_ptr<const StoredArrays> arrays, Fi
   const auto [outer, inner] = axes_of(plan);
   return {.fields = open_all(arrays, variables, std::move(left_out), budget),
           .outer = coordinate_along(*arrays, first, first.outer, outer),
-          .inner = inner ? coordinate_along(*arrays, first, first.inner, *inner) : FieldCoordinate{}};
+          .inner = coordinate_along(*arrays, first, first.inner, inner)};
 }
 
 ConstantPlane read_constant_plane(const StoredArrays& arrays, const std::string& variable) {

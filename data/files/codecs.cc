@@ -229,4 +229,14 @@ std::vector<std::byte> undo_codecs(std::span<const Codec> codecs, std::vector<st
   return bytes;
 }
 
+std::vector<std::byte> zlib_compressed(std::span<const std::byte> bytes, int level) {
+  uLongf size = compressBound(bytes.size());
+  std::vector<std::byte> compressed(size);
+  const int status = compress2(reinterpret_cast<Bytef*>(compressed.data()), &size,
+                               reinterpret_cast<const Bytef*>(bytes.data()), bytes.size(), level);
+  ISOBAR_CHECK(status == Z_OK, "zlib cannot compress ", bytes.size(), " bytes at level ", level);
+  compressed.resize(size);
+  return compressed;
+}
+
 }  // namespace isobar

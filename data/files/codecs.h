@@ -1,4 +1,5 @@
-// Undoes what chunks of Zarr stores are compressed and checked with. codecs.cc alone includes the libraries' headers.
+// Undoes what chunks of Zarr stores are compressed and checked with, and compresses by zlib. codecs.cc alone includes
+// the libraries' headers.
 //
 // Compressed bytes are not trusted: how many bytes come out is known before, and less or more is an Error. No memory is
 // taken for what cannot come out: at most 1032 bytes of one, and 43,691 of one by zstd, whose format repeats a byte
@@ -32,5 +33,8 @@ void check_codecs(std::span<const Codec> codecs, const std::string& where);
 // `where`, the path of the chunk, if something else comes out.
 std::vector<std::byte> undo_codecs(std::span<const Codec> codecs, std::vector<std::byte> bytes, std::size_t size,
                                    const std::string& where);
+
+// The bytes compressed as zlib does. level: 1 (fast) to 9 (small).
+std::vector<std::byte> zlib_compressed(std::span<const std::byte> bytes, int level);
 
 }  // namespace isobar

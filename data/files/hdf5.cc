@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <limits>
 #include <utility>
 
 #include "data/files/hdf5_open_file.h"
@@ -19,11 +20,14 @@ namespace {
 // Of a dataset beside the fields, which is read whole.
 constexpr std::int64_t kMaxValues = std::int64_t{1} << 24;
 
-// Without times of creation, so that the same values make the same bytes.
-Handle creation_list() {
-  Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
-  H5Pset_obj_track_times(list.get(), false);
-  return list;
+constexpr unsigned kInOrder = H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED;
+
+void set_chunks(const Handle& creation, const Storage& storage) {
+  if (storage.chunk.empty()) return;
+  H5Pset_chunk(creation.get(), static_cast<int>(storage.chunk.size()), sizes(storage.chunk).data());
+  if (storage.shuffle) H5Pset_shuffle(creation.get());
+  if (storage.checksum) H5Pset_fletcher32(creation.get());
+  if (storage.deflate > 0) H5Pset_deflate(creation.get(), static_cast<unsigned>(storage.deflate));
 }
 
 // How many values a dataset beside the fields has, before memory is taken for them.
@@ -39,6 +43,13 @@ void check_length_of(const std::string& path, std::uint64_t now, std::uint64_t b
 }
 
 }  // namespace
+
+std::string library_version() {
+  const Lock lock;
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return concat(major, ".", minor, ".", release);
+}
 
 File::Handles::~Handles() {
   const Lock lock;
@@ -77,10 +88,18 @@ void File::Handles::read(const std::string& path, const std::string& name, std::
   check_length(path);
 }
 
+// Without times of creation, so that the same values make the same bytes.
+Handle File::Handles::creation_list() const {
+  Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_obj_track_times(list.get(), false);
+  if (style == Style::netcdf) H5Pset_attr_creation_order(list.get(), kInOrder);
+  return list;
+}
+
 void File::Handles::create(const std::string& path, const std::string& name, hid_t type,
-                           std::span<const std::int64_t> shape, hid_t creation) {
+                           std::span<const std::int64_t> shape, hid_t creation, hid_t access) {
   const Handle space(H5Screate_simple(static_cast<int>(shape.size()), sizes(shape).data(), nullptr), H5Sclose);
-  Handle made(H5Dcreate2(file.get(), name.c_str(), type, space.get(), H5P_DEFAULT, creation, H5P_DEFAULT), H5Dclose);
+  Handle made(H5Dcreate2(file.get(), name.c_str(), type, space.get(), H5P_DEFAULT, creation, access), H5Dclose);
   ISOBAR_CHECK(made, path, ": cannot create the dataset '", name, "'", because());
   datasets.emplace(name, std::move(made));
 }
@@ -88,12 +107,7 @@ void File::Handles::create(const std::string& path, const std::string& name, hid
 void File::Handles::write(const std::string& path, const std::string& name, std::span<const std::int64_t> shape,
                           const Storage& storage, hid_t file_type, hid_t memory_type, const void* values) {
   const Handle creation = creation_list();
-  if (!storage.chunk.empty()) {
-    H5Pset_chunk(creation.get(), static_cast<int>(storage.chunk.size()), sizes(storage.chunk).data());
-    if (storage.shuffle) H5Pset_shuffle(creation.get());
-    if (storage.checksum) H5Pset_fletcher32(creation.get());
-    if (storage.deflate > 0) H5Pset_deflate(creation.get(), static_cast<unsigned>(storage.deflate));
-  }
+  set_chunks(creation, storage);
   create(path, name, file_type, shape, creation.get());
   ISOBAR_CHECK(H5Dwrite(dataset(path, name).get(), memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0, path,
                ": cannot write the dataset '", name, "'", because());
@@ -119,15 +133,22 @@ File File::open(const std::string& path) {
   return result;
 }
 
-File File::create(const std::string& path) {
+File File::create(const std::string& path, Style style) {
   File result(replaced_by_writing(path).string());
   const Replacement& replacement = result.handles_->replacement.emplace(path);
+  result.handles_->style = style;
   const Lock lock;
   // The library would lock the file that the replacement has locked already.
-  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose), creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   H5Pset_file_locking(access.get(), false, true);
+  if (style == Style::netcdf) {
+    H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V18);
+    H5Pset_link_creation_order(creation.get(), kInOrder);
+    H5Pset_attr_creation_order(creation.get(), kInOrder);
+    H5Pset_obj_track_times(creation.get(), false);
+  }
   result.handles_->file =
-      Handle(H5Fcreate(replacement.temporary().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose);
+      Handle(H5Fcreate(replacement.temporary().c_str(), H5F_ACC_TRUNC, creation.get(), access.get()), H5Fclose);
   ISOBAR_CHECK(result.handles_->file, path, " cannot be created");
   return result;
 }
@@ -224,23 +245,41 @@ void File::write(const std::string& dataset, std::span<const std::int64_t> shape
   handles_->write(path_, dataset, shape, storage, H5T_STD_I64LE, H5T_NATIVE_INT64, values.data());
 }
 
+void File::write(const std::string& dataset, std::span<const std::int64_t> shape, std::span<const std::int32_t> values,
+                 const Storage& storage) {
+  const Lock lock;
+  handles_->write(path_, dataset, shape, storage, H5T_STD_I32LE, H5T_NATIVE_INT32, values.data());
+}
+
 void File::write(const std::string& dataset, std::span<const std::string> values) {
   const TextTable table(values);
   const Lock lock;
   const Handle type = text_type(table.width);
   const auto count = static_cast<std::int64_t>(values.size());
-  handles_->create(path_, dataset, type.get(), std::span(&count, 1), creation_list().get());
+  handles_->create(path_, dataset, type.get(), std::span(&count, 1), handles_->creation_list().get());
   ISOBAR_CHECK(H5Dwrite(handles_->dataset(path_, dataset).get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
                         table.bytes.data()) >= 0,
                path_, ": cannot write the dataset '", dataset, "'", because());
 }
 
-void File::reserve(const std::string& dataset, std::span<const std::int64_t> shape) {
+void File::reserve(const std::string& dataset, std::span<const std::int64_t> shape, Room room) {
   const Lock lock;
-  const Handle creation = creation_list();
-  H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
-  H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
+  const Handle creation = handles_->creation_list();
+  if (room == Room::at_once) {
+    H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
+    H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
+  }
   handles_->create(path_, dataset, H5T_IEEE_F32LE, shape, creation.get());
+}
+
+void File::reserve(const std::string& dataset, std::span<const std::int64_t> shape, const Storage& storage) {
+  const Lock lock;
+  const Handle creation = handles_->creation_list(), access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose);
+  const float missing = std::numeric_limits<float>::quiet_NaN();
+  set_chunks(creation, storage);
+  H5Pset_fill_value(creation.get(), H5T_NATIVE_FLOAT, &missing);
+  H5Pset_chunk_cache(access.get(), 0, 0, H5D_CHUNK_CACHE_W0_DEFAULT);
+  handles_->create(path_, dataset, H5T_IEEE_F32LE, shape, creation.get(), access.get());
 }
 
 void File::write_box(const std::string& dataset, std::span<const std::int64_t> start,

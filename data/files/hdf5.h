@@ -35,6 +35,8 @@ struct Layout {
   std::string missing_filter;       // the name of a filter that this build of the library cannot undo; else empty
 };
 
+std::string library_version();  // "1.10.8"
+
 // Error if the dataset is compressed with what this build of the library cannot undo. `where` begins the message.
 void check_filters(const std::string& where, const Layout& layout);
 
@@ -52,7 +54,7 @@ struct ChunkAddress {
   std::uint32_t skipped_filters = 0;    // bit i: filter i was not applied to this chunk
 };
 
-// How File::write lays out a dataset.
+// How a dataset is laid out in a file that is written.
 struct Storage {
   std::vector<std::int64_t> chunk = {};  // empty: contiguous
   bool shuffle = false;
@@ -60,10 +62,18 @@ struct Storage {
   int deflate = 0;        // 1 (fast) to 9 (small); 0: no compression
 };
 
+// What else a file that is written can be opened by. netcdf: by netCDF-4, also to append to it. Links and attributes
+// are then kept in the order of their creation, and dimensions have the numbers by which netCDF knows them.
+enum class Style : std::uint8_t { plain, netcdf };
+
+// When a contiguous dataset gets its room in the file: when it is created, so that a disk without enough room is an
+// Error then, or when its first values are written, as those of File::write do.
+enum class Room : std::uint8_t { at_once, when_written };
+
 class File {
  public:
-  static File open(const std::string& path);    // read-only, without locking the file
-  static File create(const std::string& path);  // replaces what is there
+  static File open(const std::string& path);                                // read-only, without locking the file
+  static File create(const std::string& path, Style style = Style::plain);  // replaces what is there
   // From now on open() tries a file by this command and the file's path, whose program calls run_trial below; before,
   // and where the command is empty, in a fork of this process.
   static void try_by(std::vector<std::string> command);
@@ -116,14 +126,23 @@ class File {
              const Storage& storage = {});
   void write(const std::string& dataset, std::span<const std::int64_t> shape, std::span<const std::int64_t> values,
              const Storage& storage = {});
+  void write(const std::string& dataset, std::span<const std::int64_t> shape, std::span<const std::int32_t> values,
+             const Storage& storage = {});
   void write(const std::string& dataset, std::span<const std::string> values);
   // Creates a contiguous fp32 dataset with room for `shape` and no values yet; write_box fills it piece by piece.
-  void reserve(const std::string& dataset, std::span<const std::int64_t> shape);
+  void reserve(const std::string& dataset, std::span<const std::int64_t> shape, Room room = Room::at_once);
+  // The same in chunks. One that is never written takes no room and reads as NaN; write_box should write whole chunks,
+  // since none is kept in memory.
+  void reserve(const std::string& dataset, std::span<const std::int64_t> shape, const Storage& storage);
   void write_box(const std::string& dataset, std::span<const std::int64_t> start, std::span<const std::int64_t> count,
                  const float* values);
+  // Attributes of a dataset, or of the file where `dataset` is empty. fp32: a list of one number, as netCDF writes it.
   void write_attribute(const std::string& dataset, const std::string& name, const std::string& value);
   void write_attribute(const std::string& dataset, const std::string& name, std::span<const std::string> values);
   void write_attribute(const std::string& dataset, const std::string& name, double value);
+  void write_attribute(const std::string& dataset, const std::string& name, float value);
+  // Makes a dataset of one dimension a dimension's scale, of its own name.
+  void make_dimension(const std::string& dataset);
   // Says what a dataset's dimensions are: one dataset for each, of one dimension and as many values. They become HDF5's
   // dimension scales, which netCDF and xarray read as named dimensions with coordinates.
   void write_dimensions(const std::string& dataset, std::span<const std::string> scales);

@@ -55,15 +55,20 @@ std::vector<double> File::attribute_numbers(const std::string& dataset, const st
   return values;
 }
 
+void File::Handles::write_attribute(const std::string& path, const std::string& object, const std::string& name,
+                                    hid_t type, hid_t space, const void* value) {
+  const Handle root = object.empty() ? Handle(H5Gopen2(file.get(), "/", H5P_DEFAULT), H5Gclose) : Handle();
+  const hid_t described = object.empty() ? root.get() : dataset(path, object).get();
+  const Handle attribute(H5Acreate2(described, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
+  ISOBAR_CHECK(attribute && H5Awrite(attribute.get(), type, value) >= 0, path, ": cannot write the attribute '", name,
+               "'", object.empty() ? "" : " of '" + object + "'", because());
+}
+
 void File::write_attribute(const std::string& dataset, const std::string& name, const std::string& value) {
   const Lock lock;
   const Handle type = text_type(std::max<std::size_t>(value.size(), 1));
   const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
-  const Handle attribute(H5Acreate2(handles_->dataset(path_, dataset).get(), name.c_str(), type.get(), space.get(),
-                                    H5P_DEFAULT, H5P_DEFAULT),
-                         H5Aclose);
-  ISOBAR_CHECK(attribute && H5Awrite(attribute.get(), type.get(), value.c_str()) >= 0, path_,
-               ": cannot write the attribute '", name, "' of '", dataset, "'", because());
+  handles_->write_attribute(path_, dataset, name, type.get(), space.get(), value.c_str());
 }
 
 void File::write_attribute(const std::string& dataset, const std::string& name, std::span<const std::string> values) {
@@ -72,21 +77,35 @@ void File::write_attribute(const std::string& dataset, const std::string& name, 
   const Handle type = text_type(table.width);
   const hsize_t count = values.size();
   const Handle space(H5Screate_simple(1, &count, nullptr), H5Sclose);
-  const Handle attribute(H5Acreate2(handles_->dataset(path_, dataset).get(), name.c_str(), type.get(), space.get(),
-                                    H5P_DEFAULT, H5P_DEFAULT),
-                         H5Aclose);
-  ISOBAR_CHECK(attribute && H5Awrite(attribute.get(), type.get(), table.bytes.data()) >= 0, path_,
-               ": cannot write the attribute '", name, "' of '", dataset, "'", because());
+  handles_->write_attribute(path_, dataset, name, type.get(), space.get(), table.bytes.data());
 }
 
 void File::write_attribute(const std::string& dataset, const std::string& name, double value) {
   const Lock lock;
   const Handle space(H5Screate(H5S_SCALAR), H5Sclose);
-  const Handle attribute(H5Acreate2(handles_->dataset(path_, dataset).get(), name.c_str(), H5T_IEEE_F64LE, space.get(),
-                                    H5P_DEFAULT, H5P_DEFAULT),
-                         H5Aclose);
-  ISOBAR_CHECK(attribute && H5Awrite(attribute.get(), H5T_NATIVE_DOUBLE, &value) >= 0, path_,
-               ": cannot write the attribute '", name, "' of '", dataset, "'", because());
+  handles_->write_attribute(path_, dataset, name, H5T_NATIVE_DOUBLE, space.get(), &value);
+}
+
+void File::write_attribute(const std::string& dataset, const std::string& name, float value) {
+  const Lock lock;
+  constexpr hsize_t kOne = 1;
+  const Handle space(H5Screate_simple(1, &kOne, nullptr), H5Sclose);
+  handles_->write_attribute(path_, dataset, name, H5T_NATIVE_FLOAT, space.get(), &value);
+}
+
+bool File::Handles::make_scale(const std::string& path, const std::string& name) {
+  const hid_t scale = dataset(path, name).get();
+  if (H5DSis_scale(scale) > 0) return true;
+  if (H5DSset_scale(scale, name.c_str()) < 0) return false;
+  const int number = scales++;
+  const Handle one(H5Screate(H5S_SCALAR), H5Sclose);
+  if (style == Style::netcdf) write_attribute(path, name, "_Netcdf4Dimid", H5T_NATIVE_INT, one.get(), &number);
+  return true;
+}
+
+void File::make_dimension(const std::string& dataset) {
+  const Lock lock;
+  ISOBAR_CHECK(handles_->make_scale(path_, dataset), path_, ": cannot make '", dataset, "' a dimension", because());
 }
 
 void File::write_dimensions(const std::string& dataset, std::span<const std::string> scales) {
@@ -94,9 +113,9 @@ void File::write_dimensions(const std::string& dataset, std::span<const std::str
   const hid_t described = handles_->dataset(path_, dataset).get();
   for (std::size_t i = 0; i < scales.size(); ++i) {
     const hid_t scale = handles_->dataset(path_, scales[i]).get();
-    const bool made = H5DSis_scale(scale) > 0 || H5DSset_scale(scale, scales[i].c_str()) >= 0;
-    ISOBAR_CHECK(made && H5DSattach_scale(described, scale, static_cast<unsigned>(i)) >= 0, path_, ": cannot make '",
-                 scales[i], "' a dimension of '", dataset, "'", because());
+    ISOBAR_CHECK(
+        handles_->make_scale(path_, scales[i]) && H5DSattach_scale(described, scale, static_cast<unsigned>(i)) >= 0,
+        path_, ": cannot make '", scales[i], "' a dimension of '", dataset, "'", because());
   }
 }
 

@@ -28,4 +28,13 @@ void unshuffle(std::span<const std::byte> from, std::size_t element, std::vector
             to.begin() + static_cast<std::ptrdiff_t>(shuffled));
 }
 
+void shuffle(std::span<const std::byte> from, std::size_t element, std::vector<std::byte>& to) {
+  to.resize(from.size());
+  const std::size_t elements = from.size() / element, shuffled = elements * element;
+  for (std::size_t k = 0; k < element; ++k)
+    for (std::size_t i = 0; i < elements; ++i) to[k * elements + i] = from[i * element + k];
+  std::copy(from.begin() + static_cast<std::ptrdiff_t>(shuffled), from.end(),
+            to.begin() + static_cast<std::ptrdiff_t>(shuffled));
+}
+
 }  // namespace isobar

@@ -1,7 +1,6 @@
 #include "data/forecasts/forecast_reader.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -10,6 +9,7 @@
 
 #include "data/fields/calendar.h"
 #include "data/fields/channels.h"
+#include "data/fields/field_axes.h"
 #include "data/fields/field_facts.h"
 #include "data/fields/fields_dataset.h"
 #include "data/fields/variable_fields.h"
@@ -39,36 +39,14 @@ void refuse_without_dates(const std::string& path) {
               "\"hours since 1970-01-01\"");
 }
 
-}  // namespace
-
-double hours_per_unit(const std::string& units, const std::string& where) {
-  struct Unit {
-    std::string_view name;
-    double hours;
-  };
-  constexpr double kSecond = 1.0 / 3600;
-  static constexpr std::array<Unit, 17> kUnits{{{"days", 24},
-                                                {"day", 24},
-                                                {"d", 24},
-                                                {"hours", 1},
-                                                {"hour", 1},
-                                                {"h", 1},
-                                                {"hr", 1},
-                                                {"minutes", 1.0 / 60},
-                                                {"minute", 1.0 / 60},
-                                                {"min", 1.0 / 60},
-                                                {"seconds", kSecond},
-                                                {"second", kSecond},
-                                                {"s", kSecond},
-                                                {"milliseconds", kSecond / 1e3},
-                                                {"microseconds", kSecond / 1e6},
-                                                {"nanoseconds", kSecond / 1e9},
-                                                {"ns", kSecond / 1e9}}};
-  const auto found = std::ranges::find(kUnits, std::string_view(units), &Unit::name);
-  ISOBAR_CHECK(found != kUnits.end(), where, ": lead times in '", units,
+double lead_hours_per_unit(const std::string& units, const std::string& where) {
+  const std::optional<double> hours = hours_per_unit(units);
+  ISOBAR_CHECK(hours, where, ": lead times in '", units,
                "', which is no unit of time that isobar knows: hours, days, minutes, seconds, nanoseconds");
-  return found->hours;
+  return *hours;
 }
+
+}  // namespace
 
 ForecastReader::~ForecastReader() = default;
 ForecastReader::ForecastReader(ForecastReader&&) noexcept = default;
@@ -116,7 +94,7 @@ void ForecastReader::open_variables() {
   ISOBAR_CHECK(!opened.inner.name.empty(), path,
                " has no lead times: neither an axis prediction_timedelta (or step, lead_time) nor a scalar of that "
                "name");
-  const double unit = hours_per_unit(opened.inner.values.units, where);
+  const double unit = lead_hours_per_unit(opened.inner.values.units, where);
   for (const double value : opened.inner.values.values) lead_hours_.push_back(value * unit);
   set_facts(opened.fields.facts);
   reader_ = std::move(opened.fields.reader);

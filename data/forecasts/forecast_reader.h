@@ -49,7 +49,4 @@ class ForecastReader {
   FieldGrid grid_;
 };
 
-// The hours of lead times in CF's units: "hours", "days", "nanoseconds", ... Error beginning with `where` for others.
-double hours_per_unit(const std::string& units, const std::string& where);
-
 }  // namespace isobar

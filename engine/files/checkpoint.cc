@@ -5,9 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>  // renameat2, RENAME_EXCHANGE
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <span>
@@ -18,6 +17,7 @@
 
 #include "engine/files/atomic_file.h"
 #include "engine/files/checksum.h"
+#include "engine/files/folders.h"
 #include "engine/files/reader.h"
 #include "kernels/common/check.h"
 
@@ -51,20 +51,12 @@ void rename_folder(const fs::path& from, const fs::path& to) {
   ISOBAR_CHECK(!error, from.string(), ": cannot be renamed to ", to.string(), ": ", error.message());
 }
 
-// Renames a folder before it is deleted: no reader sees a part of its files. Returns the hidden name.
+// Renames a folder before it is deleted: no reader sees a part of its files. What cannot be deleted then (a file that
+// is still open, on a network file system) is deleted when the store is next opened. Returns the hidden name.
 fs::path hide_for_deletion(const fs::path& folder) {
   fs::path to_delete = hidden(folder, kDeleting);
   rename_folder(folder, to_delete);
   return to_delete;
-}
-
-// Deletes a folder with a hidden name. If something cannot be deleted now (a file that is still open, on a network file
-// system), the store deletes it when it is next opened. Of a symbolic link only the link is removed.
-void remove_hidden(const fs::path& path) {
-  if (::unlink(path.c_str()) == 0 || errno != EISDIR) return;
-  std::error_code ignored;
-  for (const fs::path& entry : entries_of(path, ignored)) remove_hidden(entry);
-  ::rmdir(path.c_str());
 }
 
 void make_folder(const fs::path& folder) {
@@ -86,7 +78,7 @@ std::vector<fs::path> contents_of(const fs::path& folder) {
 void recover(const fs::path& folder) {
   const fs::path aside = hidden(folder, kAside);
   if (path_exists(aside) && !path_exists(folder)) rename_folder(aside, folder);
-  for (const std::string_view prefix : {kAside, kWriting, kDeleting}) remove_hidden(hidden(folder, prefix));
+  for (const std::string_view prefix : {kAside, kWriting, kDeleting}) remove_all_of(hidden(folder, prefix));
 }
 
 // Where a reader finds this folder: in its place, or aside, if a writer was killed while replacing it.
@@ -119,14 +111,6 @@ std::string checksums_of(const fs::path& folder) {
 void flush_folder(const fs::path& folder) {
   for (const fs::path& file : contents_of(folder)) flush_to_disk(file);
   flush_to_disk(folder);
-}
-
-// Exchanges two folders in one step; false if the file system cannot.
-bool exchange(const fs::path& a, const fs::path& b) {
-  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return true;
-  ISOBAR_CHECK(errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP, a.string(), ": cannot be exchanged with ",
-               b.string(), ": ", std::strerror(errno));
-  return false;
 }
 
 bool is_mount_point(const fs::path& path) {
@@ -249,7 +233,7 @@ void CheckpointStore::save_best(const WriteFiles& write_files) {
 
 void CheckpointStore::write_whole(const fs::path& folder, const WriteFiles& write_files) {
   const fs::path written = hidden(folder, kWriting);
-  remove_hidden(written);
+  remove_all_of(written);
   try {
     make_folder(written);
     write_files(written);
@@ -257,7 +241,7 @@ void CheckpointStore::write_whole(const fs::path& folder, const WriteFiles& writ
     flush_folder(written);
     put_in_place(written, folder);
   } catch (...) {
-    remove_hidden(written);
+    remove_all_of(written);
     throw;
   }
 }
@@ -265,14 +249,14 @@ void CheckpointStore::write_whole(const fs::path& folder, const WriteFiles& writ
 void CheckpointStore::put_in_place(const fs::path& written, const fs::path& folder) {
   if (!path_exists(folder)) {
     rename_folder(written, folder);
-  } else if (exchange(written, folder)) {
-    remove_hidden(written);  // the old one
+  } else if (exchange_folders(written, folder)) {
+    remove_all_of(written);  // the old one
   } else {
     const fs::path aside = hidden(folder, kAside);
-    remove_hidden(aside);
+    remove_all_of(aside);
     rename_folder(folder, aside);
     rename_folder(written, folder);
-    remove_hidden(aside);
+    remove_all_of(aside);
   }
   flush_to_disk(folder.parent_path());
 }
@@ -282,7 +266,7 @@ void CheckpointStore::remove_old(std::int64_t newest_step) {
   for (const std::int64_t step : steps_of(run_)) {
     if (step > newest_step || kept++ < keep_ || keep_ == 0) continue;
     const fs::path to_delete = hide_for_deletion(checkpoint_folder(run_, step));
-    remove_hidden(to_delete);
+    remove_all_of(to_delete);
   }
 }
 

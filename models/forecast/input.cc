@@ -232,15 +232,17 @@ Tensor FieldInput::input_after(const Tensor& before, const Tensor& forecast, con
   return input;
 }
 
-// On the host: forecasts whose points may be missing are made one at a time, and are copied there to be written anyway.
+// On the host: forecasts are copied there to be written anyway.
 Tensor FieldInput::with_never_there(const Tensor& forecast, bool filled) const {
   if (never_.empty()) return forecast;
   std::vector<double> values = forecast.to_vector();
-  ISOBAR_CHECK(values.size() == never_.size(), "a forecast of ", to_string(forecast.shape()), " has not the ",
+  ISOBAR_CHECK(values.size() % never_.size() == 0, "a forecast of ", to_string(forecast.shape()), " has not the ",
                never_.size(), " points of the model");
   const std::size_t pixels = never_.size() / fills_.size();
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (never_[i] != 0) values[i] = filled ? fills_[i / pixels] : std::numeric_limits<double>::quiet_NaN();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t point = i % never_.size();  // of a sample
+    if (never_[point] != 0) values[i] = filled ? fills_[point / pixels] : std::numeric_limits<double>::quiet_NaN();
+  }
   Tensor out = Tensor::empty(forecast.shape(), forecast.dtype(), device_);
   out.set_values(values);
   return out;

@@ -41,7 +41,7 @@ class FieldInput {
   // place of older ones. The forecast must not be recorded on a tape: no gradient passes through here.
   Tensor input_after(const Tensor& before, const Tensor& forecast, const Tensor& next) const;
 
-  // A forecast [1, n_out, LAT, LON] with NaN where the data never have a value, and with what such points of an input
+  // A forecast [B, n_out, LAT, LON] with NaN where the data never have a value, and with what such points of an input
   // are taken for. The forecast itself if there are no such points.
   Tensor without_never_there(const Tensor& forecast) const { return with_never_there(forecast, /*filled=*/false); }
   Tensor with_never_there_filled(const Tensor& forecast) const { return with_never_there(forecast, /*filled=*/true); }

@@ -169,6 +169,13 @@ FieldSeriesOptions ForecastRecipe::fields_at(const std::string& path) const {
           .spans_files = split.span_files};
 }
 
+std::optional<FieldSeriesOptions> ForecastRecipe::forcings_at(const std::string& path) const {
+  if (!forecast.channels || forecast.forcings() == 0) return std::nullopt;
+  FieldSeriesOptions options = fields_at(path);
+  options.channels.erase(options.channels.begin(), options.channels.begin() + *forecast.n_out_channels);
+  return options;
+}
+
 std::vector<std::string> ForecastRecipe::channels_with_missing_points() const {
   std::vector<std::string> names;
   for (const auto& [name, value] : forecast.missing.value_or(NumbersOrWords()))

@@ -66,6 +66,9 @@ class ForecastRecipe : public Recipe {
   ForecasterOptions forecaster_options() const;
   // A data set with the grid, names and dt of this recipe.
   FieldSeriesOptions fields_at(const std::string& path) const;
+  // The forcings of such a data set alone, whose steps may go beyond those of the other channels. None if the model
+  // reads no forcings by name.
+  std::optional<FieldSeriesOptions> forcings_at(const std::string& path) const;
   // The samples of a set, of the data's planes by their roles: as long as the longest rollout of training or, of a set
   // that is scored, of validation. carried: the constants of the weights that are judged; empty: those of the files.
   PairOptions pairs_of(DataSplit set, const FieldSeries& dataset, bool is_scored,

@@ -101,22 +101,14 @@ std::string short_channel_name(const std::string& name) {
   return parts.variable + parts.level;
 }
 
-std::optional<ChannelParts> parts_of_channel(const std::string& name) {
+std::optional<ChannelParts> known_channel_parts(const std::string& channel) {
   constexpr std::array<std::string_view, 9> kOnLevels{"t", "u", "v", "w", "z", "q", "r", "vo", "d"};
-  const auto is_on_levels = [&](std::string_view variable) {
-    return std::ranges::find(kOnLevels, variable) != kOnLevels.end();
-  };
-  if (const VariableNames* const found = find_variable(name)) {
-    if (is_on_levels(found->netcdf)) return std::nullopt;
-    return ChannelParts{found->netcdf, std::nullopt};
-  }
-  const std::size_t length = length_of_level(name);
-  const VariableNames* const found = find_variable(std::string_view(name).substr(0, name.size() - length));
-  if (length == 0 || found == nullptr || !is_on_levels(found->netcdf)) return std::nullopt;
-  const std::string digits = name.substr(name.find_last_not_of("0123456789") + 1);
-  const double level = std::stod(digits);
-  if (!(level > 0)) return std::nullopt;
-  return ChannelParts{found->netcdf, level};
+  ChannelParts parts = channel_parts(channel);
+  const bool is_on_levels = std::ranges::find(kOnLevels, parts.variable) != kOnLevels.end();
+  const bool has_level = !parts.level.empty() && parts.hectopascals() > 0;
+  if (find_variable(parts.variable) == nullptr || is_on_levels != has_level || has_level == parts.level.empty())
+    return std::nullopt;
+  return parts;
 }
 
 bool same_channel(const std::string& a, const std::string& b) {

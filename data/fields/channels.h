@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,20 +26,17 @@ std::string short_variable_name(const std::string& name);
 struct ChannelParts {
   std::string variable;  // short, without its level: "u" for u850
   std::string level;     // hPa, its digits; empty: none
+
+  double hectopascals() const { return std::strtod(level.c_str(), nullptr); }  // of the level
 };
 ChannelParts channel_parts(const std::string& channel);
 
 // The name of WeatherBench 2 for a short name without level, "temperature" for t; empty if it has none.
 std::string long_variable_name(const std::string& short_name);
 
-// The short name of a channel's variable, and its pressure level in hPa if it lies on one: "u" and 850 for u850; "u10"
-// without level for the wind at 10 m. None for a name that is not known, and for a variable of the free atmosphere
-// without a level ("t").
-struct ChannelParts {
-  std::string variable;
-  std::optional<double> level;
-};
-std::optional<ChannelParts> parts_of_channel(const std::string& name);
+// The same, if both are certain. None for a name that is not known, and for a variable of the free atmosphere without a
+// level ("t").
+std::optional<ChannelParts> known_channel_parts(const std::string& channel);
 
 // Whether two names are spellings of one channel.
 bool same_channel(const std::string& a, const std::string& b);

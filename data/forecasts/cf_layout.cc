@@ -110,14 +110,10 @@ std::vector<CfVariable> variable_a_channel(const ForecastContents& contents) {
   return variables;
 }
 
-double level_of(const ChannelParts& parts) {
-  return std::strtod(parts.level.c_str(), nullptr);
-}
-
 std::set<double> levels_of(const ForecastContents& contents) {
   std::set<double> levels;
   for (const std::string& channel : contents.channels)
-    if (const ChannelParts parts = channel_parts(channel); !parts.level.empty()) levels.insert(level_of(parts));
+    if (const ChannelParts parts = channel_parts(channel); !parts.level.empty()) levels.insert(parts.hectopascals());
   return levels;
 }
 
@@ -138,7 +134,7 @@ std::vector<CfVariable> variables_with_levels(const std::string& path, const For
       variable->attributes = attributes_of(channel, unit_of(contents, c), known.empty() ? channel : with_spaces(known));
     }
     const auto at =
-        parts.level.empty() ? std::ptrdiff_t{0} : std::distance(levels.begin(), levels.find(level_of(parts)));
+        parts.level.empty() ? std::ptrdiff_t{0} : std::distance(levels.begin(), levels.find(parts.hectopascals()));
     ISOBAR_CHECK(variable->has_levels == !parts.level.empty() && variable->channels[static_cast<std::size_t>(at)] < 0,
                  path, ": the channels ", channel, " and ",
                  contents.channels[static_cast<std::size_t>(*std::ranges::max_element(variable->channels))],

@@ -24,7 +24,7 @@ constexpr const char* kChange = "change";
 
 // A channel as the presets see it: its variable, and its level if it has one.
 ChannelParts parts_of(const std::string& channel, const std::string& preset) {
-  const std::optional<ChannelParts> parts = parts_of_channel(channel);
+  const std::optional<ChannelParts> parts = known_channel_parts(channel);
   ISOBAR_CHECK(parts, kKey, " is ", preset, ", which goes by variables and levels, and the name of channel ", channel,
                " tells neither; give its weights by name, {\"", channel, "\": 1}");
   return *parts;
@@ -34,12 +34,13 @@ Numbers by_graphcast(Names channels, const std::string& preset) {
   std::map<std::string, double> levels;  // of each variable, added up
   for (const std::string& channel : channels) {
     const ChannelParts parts = parts_of(channel, preset);
-    if (parts.level) levels[parts.variable] += *parts.level;
+    if (!parts.level.empty()) levels[parts.variable] += parts.hectopascals();
   }
   Numbers weights;
   for (const std::string& channel : channels) {
     const ChannelParts parts = parts_of(channel, preset);
-    weights.push_back(parts.level ? *parts.level / levels.at(parts.variable) : parts.variable == "t2m" ? 1 : 0.1);
+    const double at_surface = parts.variable == "t2m" ? 1 : 0.1;
+    weights.push_back(parts.level.empty() ? at_surface : parts.hectopascals() / levels.at(parts.variable));
   }
   return weights;
 }
@@ -47,7 +48,7 @@ Numbers by_graphcast(Names channels, const std::string& preset) {
 double makani_weight(const ChannelParts& channel) {
   constexpr std::array kTenth{"u10", "v10", "tp", "sp", "msl", "tcwv", "sst"};
   constexpr double kHectopascal = 0.001;
-  if (channel.level) return kHectopascal * *channel.level;
+  if (!channel.level.empty()) return kHectopascal * channel.hectopascals();
   if (channel.variable == "t2m" || channel.variable == "d2m") return 1;
   return std::ranges::find(kTenth, channel.variable) != kTenth.end() ? 0.1 : 0.01;
 }

@@ -32,9 +32,9 @@ WeightsByName preset(const char* name) {
 
 TEST_CASE("channels: a name tells variable and level, or a variable without level, or nothing") {
   const auto parts = [](const char* name) {
-    const auto found = parts_of_channel(name);
+    const auto found = known_channel_parts(name);
     if (!found) return std::string("none");
-    return found->variable + (found->level ? concat(" at ", *found->level) : std::string());
+    return found->variable + (found->level.empty() ? std::string() : " at " + found->level);
   };
   CHECK(parts("u10") == "u10");
   CHECK(parts("10m_u_component_of_wind") == "u10");

@@ -38,7 +38,8 @@ void check_output(const std::string& flag, const std::string& path, const Comman
     ISOBAR_CHECK(!is_file_of_data(target, data), flag, " ", path, " would replace the data");
   for (const fs::path& statistics : inputs.statistics)
     ISOBAR_CHECK(!are_same(target, statistics), flag, " ", path, " would replace the statistics");
-  ISOBAR_CHECK(!has_weights || !is_file_of_run(target, run_of(inputs.weights)), flag, " ", path, " would replace a file of the run");
+  ISOBAR_CHECK(!has_weights || !is_file_of_run(target, run_of(inputs.weights)), flag, " ", path,
+               " would replace a file of the run");
 }
 
 void check_format(const std::string& flag, const std::string& path) {

@@ -35,12 +35,14 @@ bool is_file_of_data(const fs::path& file, const fs::path& data) {
 void check_output(const std::string& flag, const std::string& path, const CommandInputs& inputs) {
   const bool is_store = holds_variables(path) && fs::is_directory(path);
   const fs::path target = is_store ? fs::path(path) : replaced_by_writing(path);
-  ISOBAR_CHECK(!are_same(target, inputs.weights), flag, " ", path, " would replace the weights");
+  const bool has_weights = !inputs.weights.empty();
+  ISOBAR_CHECK(!has_weights || !are_same(target, inputs.weights), flag, " ", path, " would replace the weights");
   for (const fs::path& data : inputs.data)
     ISOBAR_CHECK(!is_file_of_data(target, data), flag, " ", path, " would replace the data");
   for (const fs::path& statistics : inputs.statistics)
     ISOBAR_CHECK(!are_same(target, statistics), flag, " ", path, " would replace the statistics");
-  ISOBAR_CHECK(!is_file_of_run(target, run_of(inputs.weights)), flag, " ", path, " would replace a file of the run");
+  ISOBAR_CHECK(!has_weights || !is_file_of_run(target, run_of(inputs.weights)), flag, " ", path,
+               " would replace a file of the run");
 }
 
 void check_format(const std::string& flag, const std::string& path) {

@@ -9,7 +9,7 @@
 namespace isobar {
 
 struct CommandInputs {
-  std::filesystem::path weights;
+  std::filesystem::path weights;                  // empty: none
   std::vector<std::filesystem::path> data;        // files, and folders of files of data
   std::vector<std::filesystem::path> statistics;  // files
 };

@@ -96,8 +96,9 @@ Image draw_curves(const CurveLabels& labels, std::span<const Curve> curves) {
   for (const Curve& curve : curves) {
     std::vector<PenPoint> line;
     const auto end_line = [&] {
-      if (line.size() == 1) line.push_back(line.front());
-      draw_line(image, line, 2.4, curve.color);
+      const bool is_point = line.size() == 1;
+      if (is_point) line.push_back(line.front());
+      draw_line(image, line, is_point ? 6 : 2.4, curve.color);
       line.clear();
     };
     for (std::size_t i = 0; i < curve.x.size(); ++i) {

@@ -132,6 +132,7 @@ TEST_CASE("valid_leads: validations score longer forecasts, alike on any ranks, 
       CHECK(with[i]["lead_18h_persistence_rmse"][name].get<double>() ==
             Approx(with[i]["last_persistence_rmse"][name].get<double>()).epsilon(1e-12));
       CHECK(with[i]["lead_6h_rmse"][name].get<double>() == Approx(with[i]["rmse"][name].get<double>()).epsilon(1e-12));
+      CHECK(with[i]["lead_6h_persistence_rmse"][name].get<double>() > 0);
       CHECK(ranks[i]["lead_18h_rmse"][name].get<double>() == Approx(value.get<double>()).epsilon(1e-10));
     }
   }

@@ -27,7 +27,7 @@ Bytes decoded_lzw(const Bytes& data) {
   const auto next_code = [&](int bits) {
     int code = 0;
     for (int bit = 0; bit < bits; ++bit, ++at) {
-      REQUIRE(at / 8 < data.size());
+      if (at / 8 >= data.size()) throw Error("the codes end without an end code");
       code |= ((data[at / 8] >> (at % 8)) & 1) << bit;
     }
     return code;
@@ -54,7 +54,7 @@ Bytes decoded_lzw(const Bytes& data) {
     if (code < static_cast<int>(table.size())) {
       text = table[static_cast<std::size_t>(code)];
     } else {
-      REQUIRE(code == static_cast<int>(table.size()));
+      if (code != static_cast<int>(table.size())) throw Error("a code that is not known yet");
       text = before;
       text.push_back(before.front());
     }

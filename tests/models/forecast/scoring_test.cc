@@ -118,7 +118,7 @@ TEST_CASE("scoring: scores of files with turned axes equal the formulas, by star
   ForecastScoring scoring({.forecasts = {forecast}, .truth = {truth}, .threads = 2});
   scoring.run();
   CHECK(scoring.lead_hours() == Numbers{6, 12});
-  CHECK(scoring.channels() == Names{"t2m", "u10", "v10"});
+  CHECK(scoring.channels() == Names{"u10", "v10", "t2m"});  // as the file has them: by their long names
   const nlohmann::ordered_json json = scoring.json();
   CHECK(json["starts"] == 3);
   CHECK(json["first_start"] == "2020-02-20T00:00");
@@ -221,7 +221,7 @@ TEST_CASE("scoring: files of other starts are one set, a range takes starts, a f
   CHECK(score.cases() == 4);
   const std::vector<std::string> notes = scoring.notes();
   CHECK_THAT(notes.at(1), ContainsSubstring("none of their times: 2 starts"));
-  CHECK_THAT(notes.back(), ContainsSubstring("v10 lacks up to"));
+  CHECK_THAT(notes.back(), ContainsSubstring("t2m lacks up to 0.967 %"));
 
   ForecastScoring some({.forecasts = {first, second},
                         .truth = {truth},
@@ -287,7 +287,7 @@ TEST_CASE("scoring: a climatology in other units, without a channel, a day or an
   write({}, {"t2m", "u10"});
   CHECK_THAT(outcome(), ContainsSubstring("c.nc has no channel v10"));
   write({.hours = 72});
-  CHECK_THAT(outcome(), ContainsSubstring("c.nc has no value of t2m for the day and hour of 2020-02-2"));
+  CHECK_THAT(outcome(), ContainsSubstring("c.nc has no value of u10 for the day and hour of 2020-02-28T18:00"));
   write({.step = 12});
   CHECK_THAT(outcome(), ContainsSubstring("c.nc has no climatology of the hour of 2020-02-20T06:00"));
 }

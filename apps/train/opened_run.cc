@@ -11,6 +11,9 @@
 namespace isobar {
 namespace {
 
+// Of this task weights of other data never fit in part: their numbers stand for other tokens.
+constexpr const char* kTaskOfTokens = "language_model";
+
 // In one process.
 std::unique_ptr<OpenedRecipe> open_data(RunConfig& config, const OpenRequest& request, const FirstWeights& weights) {
   std::unique_ptr<OpenedRecipe> data = config.recipe->open(config.origins, request);
@@ -34,6 +37,7 @@ std::optional<PartialStart> partial_start(const FirstWeights& weights, const Run
                                           const OpenedRecipe& data) {
   if (!weights.partial) return std::nullopt;
   const auto& [given, their_config] = *weights.partial;
+  if (config.task == kTaskOfTokens) data.check_start(given);
   const FieldsMeaning theirs = their_config ? their_config->recipe->meaning_of(given) : FieldsMeaning();
   const std::unique_ptr<Task> on_shapes = data.make_task(config.compute, meta_like(DeviceKind::cpu));
   return PartialStart(given.file, on_shapes->parameters(), *config.network, theirs, data.meaning());

@@ -160,11 +160,11 @@ TEST_CASE("fine-tuning: what is wrong is told in one line, and leaves nothing") 
   refused(R"(--set 'freeze=["*"]')", "nothing is left to train");
   refused(R"(--set 'freeze=["*.attn.q.*"]')", "which are computed as one");
   refused("--set freeze=blocks", "config key freeze in --set must be a list, each a string in UTF-8, or null");
-  refused("--set ema=1", "config key ema in --set must be at least 0, below 1, not 1");
+  refused("--set ema=1", "config key ema in --set must be at least 0 and below 1, not 1");
   refused("--set ema=-0.1", "config key ema in --set");
   refused("--init-partial", "--init");
   refused(init + " --init-partial --set embed_dim=32", "none of its tensors fits this network");
-  refused(init + " --set patch_size=8", "has shape", "16x32");
+  refused(init + " --set patch_size=8", "row_weights are 8 and not 16", "16x32");
   refused("--set channel_weights=grafcast", "there are graphcast, makani_auto, change");
   refused(R"(--set 'channel_weights={"t2":1}')", "the nearest is t2m");
   fs::remove(planet.here / "8x16/stats/time_diff_stds.npy");

@@ -283,7 +283,8 @@ def check_full_disk(trainer, work, expected, undisturbed):
         run = work / "full_disk"
         err = trainer.run(run, status=1, preexec_fn=lambda: limit_file_size(size))
         lines = [line for line in err.splitlines() if not line.startswith("isobar: warning: ")]  # of maps
-        named = re.fullmatch(re.escape(f"isobar: {run}/") + r"(\S+): cannot be written: .*", "\n".join(lines))
+        told = "isobar: (?:rank 0: )?" + re.escape(f"{run}/") + r"(\S+): cannot be written: .*"
+        named = re.fullmatch(told, "\n".join(lines))
         check(named, f"full disk: stderr should be one line that names a file of {run}: {lines}")
         hidden = [str(path) for path in run.rglob(".*")]
         check(not hidden, f"full disk: left {hidden}")

@@ -140,7 +140,7 @@ TEST_CASE("freeze: refused are patterns that nothing fits, parts of what is comp
   CHECK(refused({"blocks.*", "norm"}).empty());
   CHECK(refused({"bloks.*"}) ==
         "config key freeze: no parameter of this network is called bloks.*; the nearest are blocks.*, blocks.0.*, "
-        "blocks.0.k");
+        "blocks.1.*");
   CHECK(refused({"blocks.0.q"}) ==
         "config key freeze: of blocks.0.q, blocks.0.k, which are computed as one, some are frozen and some are not");
   CHECK(refused({"blocks.0.q", "*.k"}).empty());

@@ -34,7 +34,8 @@ std::vector<Subject> subjects() {
           {"cnn", std::make_shared<CnnRecipe>(CnnOptions{.width = 6, .depth = 3}), fields},
           {"unet", std::make_shared<UnetRecipe>(UnetOptions{.width = 4, .levels = 2, .bounded = false}), fields},
           {"gpt",
-           std::make_shared<GptRecipe>(GptOptions{.embed_dim = 16, .depth = 2, .num_heads = 2, .vocab_multiple = 1}),
+           std::make_shared<GptRecipe>(
+               GptOptions{.embed_dim = 16, .depth = 2, .num_heads = 2, .positions = 6, .vocab_multiple = 1}),
            {.in = {6}, .out = {6, 11}, .vocabulary = 11}}};
 }
 

@@ -227,9 +227,14 @@ TEST_CASE("partial start: the same model is taken whole, bit for bit") {
 }
 
 TEST_CASE("partial start: with other channels, in another order, the old ones are forecast as before") {
+  // A head that forecasts the change begins at 0, another one at random.
   for (const std::int64_t history : {0, 1}) {
-    const Source source({.history = history});
-    const Model target{.channels = {"msl", "z500", "2m_temperature", "t850", "u10"}, .history = history, .seed = 9};
+    const bool predicts_change = history == 1;
+    const Source source({.predicts_change = predicts_change, .history = history});
+    const Model target{.channels = {"msl", "z500", "2m_temperature", "t850", "u10"},
+                       .predicts_change = predicts_change,
+                       .history = history,
+                       .seed = 9};
     const auto begun = source.begun(target);
     CHECK(largest_difference(forecast_of(*begun, target, "msl"), forecast_of(*source.forecaster, source.model, "msl")) <
           1e-12);

@@ -198,6 +198,16 @@ Tensor ForecastRun::next_input(std::span<const std::int64_t> starts, std::int64_
   return fields_of.continued(input, fields_of.with_never_there_filled(forecast), batch, k);
 }
 
+// Only here are a batch's fields held in physical units.
+void ForecastRun::give(const Tensor& forecast, std::size_t starts, std::int64_t first, std::int64_t k,
+                       const Sink& sink) const {
+  const FieldInput& fields_of = forecaster_.input();
+  const std::vector<float> physical = fields_of.to_physical(fields_of.without_never_there(forecast));
+  const std::size_t values = physical.size() / starts;
+  for (std::size_t b = 0; b < starts; ++b)
+    sink(first + static_cast<std::int64_t>(b), k, std::span(physical).subspan(b * values, values));
+}
+
 void ForecastRun::run_batch(std::span<const std::int64_t> starts, std::int64_t first, LeadScores& scores,
                             const Sink& sink) const {
   const FieldInput& fields_of = forecaster_.input();
@@ -216,10 +226,7 @@ void ForecastRun::run_batch(std::span<const std::int64_t> starts, std::int64_t f
         if (truth.is_there[b])
           scores.add(k, std::span(own).subspan(b * sums, sums), std::span(theirs).subspan(b * sums, sums));
     }
-    const std::vector<float> physical = fields_of.to_physical(fields_of.without_never_there(forecast));
-    const std::size_t values = physical.size() / starts.size();
-    for (std::size_t b = 0; b < starts.size(); ++b)
-      sink(first + static_cast<std::int64_t>(b), k, std::span(physical).subspan(b * values, values));
+    give(forecast, starts.size(), first, k, sink);
     if (k + 1 < steps_) input = next_input(starts, k + 1, input, forecast, begin, truth);
   }
 }

@@ -64,6 +64,7 @@ class ForecastRun {
   void check_given(std::int64_t start, std::int64_t k) const;
   std::int64_t lead(std::int64_t k) const { return (k + 1) * series_.dt(); }  // in steps of the data
   void run_batch(std::span<const std::int64_t> starts, std::int64_t first, LeadScores& scores, const Sink& sink) const;
+  void give(const Tensor& forecast, std::size_t starts, std::int64_t first, std::int64_t k, const Sink& sink) const;
   Batch read_starts(std::span<const std::int64_t> starts) const;
   Tensor persistence_of(std::span<const std::int64_t> starts, const Batch& begin) const;
   Truth read_truth(std::span<const std::int64_t> starts, std::int64_t k, const Batch& first) const;

@@ -272,7 +272,7 @@ TEST_CASE("the range of starts is Python's, and an output is asked for") {
   refused("--start 0 --out f.grib", "--out f.grib: isobar writes no grib yet: name it .h5");
   refused("--start 0 --out d/f.zarr", "d/f.zarr: there is no folder d");
   refused("--start 0 --scores s.nc", "--scores s.nc: isobar writes no nc yet");
-  refused("--start today", "--start today is neither a step nor a date like 2018-12-20 or 2018-12-20T06");
+  refused("--start today --out f.nc", "--start today is neither a step nor a date like 2018-12-20 or 2018-12-20T06");
   refused("--start 2018-02-29 --out f.nc", "--start: '2018-02-29' is no date");
   refused("--starts 2018-12-20:2018-12-01:12h", "--starts 2018-12-20:2018-12-01:12h is reversed");
   refused("--starts 2018-12-01T00:2018-12-20T00:12h", accepted);

@@ -1199,8 +1199,11 @@ TEST_CASE("a forecast with dt 2 goes two steps of the data at a time, and is sco
   check_done(isobar_command(here, base + " --start 0 --steps 4 --scores " + here / "s.json --out " + here / "f.h5"));
   CHECK(json::parse(read_file(here / "s.json")).at("lead_steps") == json::array({2, 4, 6, 8}));
   CHECK(isobar::hdf5::File::open(here / "f.h5").numbers("lead") == std::vector<double>{2, 4, 6, 8});
-  check_done(isobar_command(here, base + " --starts 0:2 --steps 5 --scores " + here / "s.json"));
-  CHECK(json::parse(read_file(here / "s.json")).at("scored_starts") == json::array({2, 2, 2, 1, 0}));
+  check_done(isobar_command(here, base + " --start 0 --steps 5 --scores " + here / "s.json"));
+  CHECK(json::parse(read_file(here / "s.json")).at("scored_starts") == json::array({1, 1, 1, 1, 0}));
+  check_error(isobar_command(here, base + " --start 1 --steps 5 --scores " + here / "s.json"),
+              "a forecast of 5 steps from step 1: " + here / "data/test/2003.h5" +
+                  " does not tell the times after its end, which the model reads");
   check_error(isobar_command(here, base + " --start -1 --scores " + here / "s.json"),
               "start step -1 is not in the data, which has 9 steps");
 }
@@ -1310,7 +1313,7 @@ TEST_CASE("tables and logs say what the files say, in their columns") {
                                " --threads 1 --starts 0:6:2 --steps 2 --scores " + here / "s.json");
   check_done(forecast);
   const json scores = json::parse(read_file(here / "s.json"));
-  std::string rows = "variable  unit       lead        RMSE  persistence       ACC  persistence\n";
+  std::string rows = "variable  unit       lead        RMSE  persistence       ACC  persistence  starts\n";
   const auto at_most = [&](const std::string& name) {
     double largest = 0;
     for (const char* kind : {"rmse", "persistence_rmse"})
@@ -1322,9 +1325,9 @@ TEST_CASE("tables and logs say what the files say, in their columns") {
       const auto at = [&](const char* kind) { return scores.at(kind).at(name).at(k).get<double>(); };
       char row[200];
       const int decimals = five_digits(at_most(name));
-      std::snprintf(row, sizeof row, "%-8s  %-4s%11s%12.*f%13.*f%10.4f%13.4f\n", name.c_str(), "",
+      std::snprintf(row, sizeof row, "%-8s  %-4s%11s%12.*f%13.*f%10.4f%13.4f%8d\n", name.c_str(), "",
                     k == 0 ? "+1 step" : "+2 steps", decimals, at("rmse"), decimals, at("persistence_rmse"), at("acc"),
-                    at("persistence_acc"));
+                    at("persistence_acc"), 3);
       rows += row;
     }
   CHECK(forecast.out.ends_with("\n" + rows));
@@ -1334,7 +1337,7 @@ TEST_CASE("tables and logs say what the files say, in their columns") {
                                " --threads 1 --starts 0:6:2 --steps 2 --scores " + here / "t.json");
   check_done(no_means);
   CHECK_THAT(no_means.out, ContainsSubstring("no " + here / "data/stats/time_means.npy" + ": no ACC\n") &&
-                               ContainsSubstring("variable  unit       lead        RMSE  persistence\n"));
+                               ContainsSubstring("variable  unit       lead        RMSE  persistence  starts\n"));
   CHECK_FALSE(json::parse(read_file(here / "t.json")).contains("acc"));
 }
 

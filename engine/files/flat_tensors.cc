@@ -28,7 +28,7 @@ std::int64_t product(Shape::const_iterator first, Shape::const_iterator end) {
 }
 
 // Elements of a shard of a file's tensor, as they lie there, on the host.
-Tensor read_elements(const SafetensorsReader& file, const TensorInfo& info, const Shard& shard, FlatRange elements,
+Tensor read_elements(const TensorReader& file, const TensorInfo& info, const Shard& shard, FlatRange elements,
                      DType dtype) {
   Tensor host = Tensor::empty({elements.size()}, dtype, Device{});
   const auto read = [&](std::int64_t in_full, std::int64_t in_part, std::int64_t length) {
@@ -46,7 +46,7 @@ FlatRange elements_to_read(const NamedParameter& parameter, const HeldPart& part
 }
 
 // The part of a file's tensor that a buffer holds, in the dtype of the buffer, on the host.
-Tensor read_part(const SafetensorsReader& file, const TensorInfo& info, const FlatBuffer& buffer,
+Tensor read_part(const TensorReader& file, const TensorInfo& info, const FlatBuffer& buffer,
                  const NamedParameter& parameter) {
   const HeldPart part = held_part(buffer, parameter);
   const FlatRange elements = elements_to_read(parameter, part);
@@ -111,26 +111,30 @@ void write_flat(const std::filesystem::path& path, const Parameters& parameters,
   writer.commit();
 }
 
-void read_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers) {
-  const SafetensorsReader file(path);
+void read_flat(const TensorReader& file, const Parameters& parameters, const FlatBuffers& buffers) {
+  const std::string path = file.path().string();
   std::set<std::string> unknown;
   for (const TensorInfo& tensor : file.tensors()) unknown.insert(tensor.name);
   for (const FlatBuffer& buffer : buffers) {
     for (const NamedParameter& p : parameters.named()) {
       const std::string name = buffer.prefix + p.name;
       const TensorInfo* tensor = file.find(name);
-      ISOBAR_CHECK(tensor != nullptr, path.string(), ": tensor ", name, " is missing");
-      ISOBAR_CHECK(tensor->shape == p.full_shape, path.string(), ": tensor ", name, " has shape ",
-                   to_string(tensor->shape), ", not ", to_string(p.full_shape));
-      ISOBAR_CHECK(is_finite(read_part(file, *tensor, buffer, p)), path.string(), ": tensor ", name,
+      ISOBAR_CHECK(tensor != nullptr, path, ": tensor ", name, " is missing");
+      ISOBAR_CHECK(tensor->shape == p.full_shape, path, ": tensor ", name, " has shape ", to_string(tensor->shape),
+                   ", not ", to_string(p.full_shape));
+      ISOBAR_CHECK(is_finite(read_part(file, *tensor, buffer, p)), path, ": tensor ", name,
                    " holds numbers that are not finite");
       unknown.erase(name);
     }
   }
-  ISOBAR_CHECK(unknown.empty(), path.string(), ": tensor ", in_quotes(*unknown.begin()), " is unknown to this model");
+  ISOBAR_CHECK(unknown.empty(), path, ": tensor ", in_quotes(*unknown.begin()), " is unknown to this model");
   for (const FlatBuffer& buffer : buffers)
     for (const NamedParameter& p : parameters.named())
       values_of(buffer, held_part(buffer, p)).copy_from(read_part(file, *file.find(buffer.prefix + p.name), buffer, p));
+}
+
+void read_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers) {
+  read_flat(SafetensorsReader(path), parameters, buffers);
 }
 
 }  // namespace isobar

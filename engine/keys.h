@@ -53,6 +53,14 @@ using WordOrNumbers = std::variant<std::string, std::vector<double>>;
 // Texts by name.
 using TextMap = std::map<std::string, std::string>;
 
+// Paths; each may have a number before it, its weight.
+struct PathList {
+  std::vector<std::string> words;
+
+  bool empty() const { return words.empty(); }
+};
+bool is_number(const std::string& word);
+
 // Numbers or words by name.
 using NumberOrWord = std::variant<double, std::string>;
 using NumbersOrWords = std::map<std::string, NumberOrWord>;
@@ -63,7 +71,7 @@ using KeyPlace =
                  std::array<double, 2>*, std::optional<bool>*, std::optional<std::int64_t>*,
                  std::optional<std::array<std::int64_t, 2>>*, std::optional<std::vector<std::string>>*,
                  std::optional<std::vector<double>>*, PerAxis*, std::optional<std::string>*, std::optional<RangeValue>*,
-                 std::optional<TextMap>*, std::optional<NumbersOrWords>*, StagedNumber*, WordOrNumbers*>;
+                 std::optional<TextMap>*, std::optional<NumbersOrWords>*, StagedNumber*, WordOrNumbers*, PathList*>;
 
 struct Key {
   std::string name;

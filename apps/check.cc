@@ -45,8 +45,10 @@ bool check_from(const CheckFlags& o, const Communicator& processes) {
   RunConfig config = config_of(o);
   print_left_out(config);
   const Device device = o.train.config.use_device(o.train.launch);
-  const std::unique_ptr<OpenedRecipe> data = config.recipe->open(
-      config.origins, {.process = opening_process_of(o.train), .global_batch_size = config.batch.global_batch_size});
+  const std::unique_ptr<OpenedRecipe> data =
+      config.recipe->open(config.origins, {.process = opening_process_of(o.train),
+                                           .global_batch_size = config.batch.global_batch_size,
+                                           .iterations = config.schedule.iterations()});
   for (const std::string& sentence : data->sentences()) std::cout << sentence << std::endl;
   std::cout << title_of(o, config, device) << std::endl;
   LayoutCheck result;

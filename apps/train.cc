@@ -197,7 +197,8 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   const OpenRequest request{.kept = statistics_of(path),
                             .resumed = found.is_resumed,
                             .process = opening_process_of(o),
-                            .global_batch_size = config.batch.global_batch_size};
+                            .global_batch_size = config.batch.global_batch_size,
+                            .iterations = config.schedule.iterations()};
   const std::unique_ptr<OpenedRecipe> data = open_data_of_run(config, request, weights, processes);
   config.batch.check_fits(data->train());  // this too
   const ScheduleOptions schedule = config.schedule.of_run(config.batch.iterations_per_epoch(data->train().samples()));

@@ -72,6 +72,9 @@ Shape heads(std::int64_t batch) {
 Shape outputs(std::int64_t batch) {
   return {batch, kHeads, kTokens, kHeadSize};
 }
+Shape caches(std::int64_t batch) {
+  return {batch, 12, 64, 1024};
+}
 Shape fields(std::int64_t batch) {
   return {batch, kFields, kHeight, kWidth};
 }
@@ -307,6 +310,15 @@ ISOBAR_BENCH(attention_merge, .dims = "batch heads tokens head_size", .base_shap
   ISOBAR_CHECK(d[3] % 4 == 0, "attention_merge needs a head_size that is a multiple of 4, not ", d[3]);
   return ISOBAR_BENCH_CALL(attention_merge, p.operands(),
                            {.batch = d[0], .heads = d[1], .tokens = d[2], .head_size = d[3]});
+}
+
+// GPT-2's heads, one new token of each sample.
+ISOBAR_BENCH(attention_cached, .dims = "batch heads head_size capacity", .base_shape = caches,
+             .small_shape = {2, 3, 8, 17}) {
+  const Shape& d = p.shape;
+  return ISOBAR_BENCH_CALL(
+      attention_cached, p.operands(),
+      {.batch = d[0], .heads = d[1], .head_size = d[2], .capacity = d[3], .dtype = p.dtype, .scale = 0.125});
 }
 
 // ---- convolution ----------------------------------------------------------------------------------------------------

@@ -67,6 +67,8 @@ class Dataset {
   virtual std::int64_t samples() const = 0;
   // The tensors of every sample, the same for all.
   virtual std::vector<TensorSpec> layout() const = 0;
+  // Whether the order of the samples is a part of the set (a random one, drawn by the set): nobody shuffles them again.
+  virtual bool has_own_order() const { return false; }
   // Writes the tensors of one sample to the buffers `to`, in the order of layout(). Thread-safe. Throws Error if the
   // sample cannot be read or holds values that cannot be trained on.
   virtual void read(const SampleKey& key, std::span<void* const> to) const = 0;

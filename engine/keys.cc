@@ -18,6 +18,7 @@ struct Numbers {
   void of(const std::string&) const {}
   void of(const TextMap&) const {}
   void of(const NumbersOrWords&) const {}  // bounds are for numbers that are the value itself
+  void of(const PathList&) const {}        // so are those of weights: whoever reads the paths has them
   void of(std::int64_t value) const { visit(value); }
   void of(double value) const { visit(value); }
   template <class T>
@@ -172,11 +173,20 @@ std::vector<const Key*> all_keys(const std::vector<KeyTable>& tables) {
   return keys;
 }
 
+bool is_number(const std::string& word) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return error == std::errc() && end == word.data() + word.size();
+}
+
 std::vector<std::string*> paths_of(const std::vector<KeyTable>& tables) {
   std::vector<std::string*> paths;
   for (const Key* key : all_keys(tables)) {
     if (!key->is_path) continue;
     if (auto* const* const path = std::get_if<std::string*>(&key->place)) paths.push_back(*path);
+    if (auto* const* const list = std::get_if<PathList*>(&key->place))
+      for (std::string& word : (*list)->words)
+        if (!is_number(word)) paths.push_back(&word);
     if (auto* const* const map = std::get_if<std::optional<TextMap>*>(&key->place); map != nullptr && **map)
       for (auto& [name, path] : ***map) paths.push_back(&path);
   }

@@ -66,6 +66,14 @@ using WeightsByName =
 // Texts by name.
 using TextMap = std::map<std::string, std::string>;
 
+// Paths; each may have a number before it, its weight.
+struct PathList {
+  std::vector<std::string> words;
+
+  bool empty() const { return words.empty(); }
+};
+bool is_number(const std::string& word);
+
 // Numbers or words by name.
 using NumberOrWord = std::variant<double, std::string>;
 using NumbersOrWords = std::map<std::string, NumberOrWord>;
@@ -76,7 +84,7 @@ using KeyPlace = std::variant<bool*, std::int64_t*, double*, std::string*, Choic
                               std::optional<std::array<std::int64_t, 2>>*, std::optional<std::vector<std::string>>*,
                               std::optional<std::vector<double>>*, PerAxis*, std::optional<std::string>*,
                               std::optional<RangeValue>*, std::optional<TextMap>*, std::optional<NumbersOrWords>*,
-                              StagedNumber*, WordOrNumbers*, std::optional<WeightsByName>*>;
+                              StagedNumber*, WordOrNumbers*, std::optional<WeightsByName>*, PathList*>;
 
 struct Key {
   std::string name;

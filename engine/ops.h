@@ -79,6 +79,11 @@ Tensor attention(const Tensor& qkv, const AttentionOptions& options);
 // q [B·Tq,C], k and v [B·Tk,C] -> [B·Tq,C].
 Tensor attention(const Columns& q, const Columns& k, const Columns& v, const AttentionOptions& options);
 
+// Of one new token of each sample, qkv [B,3·C], whose earlier keys and values are kept in [B,capacity,C] -> [B,C]; its
+// own are added to them. positions: [B] of i32. batch and causal are not read; never recorded.
+Tensor attention_cached(const Tensor& qkv, const Tensor& keys, const Tensor& values, const Tensor& positions,
+                        const AttentionOptions& options);
+
 // Both of one shape; the result has the dtype of a.
 Tensor add(const Tensor& a, const Tensor& b);
 // [B·T,C] + [T,C]: row is added to every sample.

@@ -109,6 +109,9 @@ struct ScheduleOptions {
 
   KeyTable keys();
 
+  // num_iters, unless num_epochs decides.
+  std::optional<std::int64_t> iterations() const { return num_epochs ? std::nullopt : std::optional(num_iters); }
+
   // The same options for a run with this number of updates an epoch: num_iters follows from num_epochs, and decay_iters
   // from decay_epochs, which become null. Throws Error if there are too many iterations, or if other keys do not fit
   // that length.

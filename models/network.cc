@@ -28,6 +28,10 @@ Tensor Network::operator()(const Tensor& input, const Pass& pass) const {
                     PatchOrder::channels_last);
 }
 
+std::unique_ptr<TensorReader> Network::open_weights(const std::filesystem::path& path) const {
+  return std::make_unique<SafetensorsReader>(path);
+}
+
 std::int64_t NetworkRecipe::multiple() const {
   const std::optional<Reach> own = reach();
   return own ? own->stride : 1;

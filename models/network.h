@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "comm/parallel.h"
+#include "engine/files/safetensors.h"
 #include "engine/keys.h"
 #include "models/build.h"
 #include "models/stage.h"
@@ -64,6 +66,10 @@ class Network {
   // Of a network that takes tokens, whose last stage gives logits [B·T, columns] in the activation's dtype: how many of
   // the last columns stand for no token. The loss leaves them out.
   virtual std::int64_t padded_columns() const { return 0; }
+
+  // The tensors of a file or folder of weights, under the names of this network's parameters: other programs may have
+  // other names. Error as of Task::open_weights.
+  virtual std::unique_ptr<TensorReader> open_weights(const std::filesystem::path& path) const;
 
   // Whether all that its layers pass on goes through a ResidualStream (models/layers/residual_stream.h). A network
   // without one computes every row of a sample here.

@@ -12,6 +12,12 @@ Pass Pass::training(DropoutKey masks, SampleWindow samples) {
   return pass;
 }
 
+Pass Pass::continuing(KeyValueCache& cache) {
+  Pass pass;
+  pass.cache_ = &cache;
+  return pass;
+}
+
 Pass Pass::over(std::int64_t count) const {
   Pass same = *this;
   same.samples_ = count;
@@ -28,6 +34,7 @@ Pass Pass::stage(std::int64_t number) const {
   Pass same = *this;
   same.masks_.stream += static_cast<std::uint64_t>(number) * kMasksOfStage;
   same.drawn_ = 0;
+  same.stage_ = number;
   return same;
 }
 

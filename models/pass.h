@@ -11,6 +11,8 @@ namespace isobar {
 // Masks are numbered in the order in which the layers of a stage draw them, starting from a number of the stage. So a
 // recomputed stage draws the same masks, and layers need not declare how many they draw. Layers take a pass by
 // reference and draw from it; each stage has its own copy.
+class KeyValueCache;
+
 class Pass {
  public:
   // An evaluation pass: no masks.
@@ -18,6 +20,10 @@ class Pass {
   // A training pass. Mask n has the key {seed, stream + n}: streams of different passes must be at least 2^16 apart.
   // samples: the position of this rank's samples in the global batch.
   static Pass training(DropoutKey masks, SampleWindow samples = {});
+
+  // An evaluation pass that continues texts: it keeps keys and values, and reads those that are kept (models/
+  // key_value_cache.h). Of the last tokens alone there are results.
+  static Pass continuing(KeyValueCache& cache);
 
   // The same pass over `count` samples of this rank. run_stages and the layers need this number.
   Pass over(std::int64_t count) const;
@@ -31,6 +37,8 @@ class Pass {
   float rate(double p) const { return is_training_ ? static_cast<float>(p) : 0; }  // p in training, else 0
   std::int64_t samples() const;                                                    // of this rank; Error before over()
   SampleWindow window() const { return window_; }
+  KeyValueCache* cache() const { return cache_; }  // null: nothing is kept
+  std::int64_t stage_number() const { return stage_; }
 
   // The key of the next mask. A layer calls it at every rate, also at 0: later masks then keep their numbers. Error if
   // a stage draws more than kMasksOfStage.
@@ -44,6 +52,8 @@ class Pass {
   std::uint64_t drawn_ = 0;
   std::int64_t samples_ = 0;
   SampleWindow window_ = {};
+  KeyValueCache* cache_ = nullptr;
+  std::int64_t stage_ = 0;
 };
 
 }  // namespace isobar

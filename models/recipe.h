@@ -51,6 +51,8 @@ struct OpenRequest {
   std::string findings = {};  // OpenedRecipe::findings() of another process; empty: this one looks for itself
   OpeningProcess process = {};
   std::int64_t global_batch_size = 1;  // samples of an update
+  // Updates of the run; none: the config counts epochs, and the data say how many updates these are.
+  std::optional<std::int64_t> iterations = {};
 };
 
 // A recipe whose data are open. It keeps what it needs of the recipe, and may outlive it.

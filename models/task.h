@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "data/batch.h"
 #include "data/dataset.h"
 #include "data/maps/png.h"
+#include "engine/files/safetensors.h"
 #include "engine/parameters.h"
 #include "models/compute_options.h"
 #include "models/pass.h"
@@ -128,6 +130,12 @@ class Task {
   virtual std::vector<Picture> pictures(const Batch& batch, std::int64_t iteration) const = 0;
 
   virtual Settings settings() const = 0;
+
+  // The tensors of a file or folder of weights, under the names of this task's parameters. Error where they cannot be
+  // read, and for weights of a network that computes something else.
+  virtual std::unique_ptr<TensorReader> open_weights(const std::filesystem::path& path) const {
+    return std::make_unique<SafetensorsReader>(path);
+  }
 
   virtual LogStyle log_style() const { return LogStyle::weather; }
 

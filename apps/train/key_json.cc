@@ -144,6 +144,35 @@ struct JsonType<std::optional<T>> {
   static std::string expected() { return JsonType<T>::expected() + ", or null"; }
 };
 
+// One path is a text; several are a list, in which numbers are weights.
+template <>
+struct JsonType<PathList> {
+  static bool read(const json& json, PathList& out) {
+    out.words.clear();
+    if (json.is_null()) return true;
+    if (json.is_string()) {
+      if (!JsonType<std::string>::read(json, out.words.emplace_back())) return false;
+      if (out.words[0].empty()) out.words.clear();
+      return true;
+    }
+    if (!json.is_array()) return false;
+    for (const auto& item : json) {
+      std::string& word = out.words.emplace_back();
+      if (item.is_number())
+        word = item.dump();
+      else if (!JsonType<std::string>::read(item, word) || word.empty())
+        return false;
+    }
+    return true;
+  }
+  static json write(const PathList& value) {
+    if (value.empty()) return "";
+    if (value.words.size() == 1) return value.words[0];
+    return value.words;
+  }
+  static std::string expected() { return "a path, or a list of paths, each with or without a number before it"; }
+};
+
 bool JsonType<bool>::read(const json& json, bool& out) {
   if (!json.is_boolean()) return false;
   out = json.get<bool>();

@@ -118,8 +118,10 @@ Loaders::Loaders(const Dataset& train, const Dataset& valid, const ReadingOption
       seed_(seed),
       device_(device),
       rank_(rank),
-      train_loader_(*train_, Sampler(train.samples(), reading.shuffle, static_cast<std::uint64_t>(seed)),
-                    loader_options(reading, batch.cut(rank.rank, rank.ranks), device)),
+      train_loader_(
+          *train_,
+          Sampler(train.samples(), reading.shuffle && !train.has_own_order(), static_cast<std::uint64_t>(seed)),
+          loader_options(reading, batch.cut(rank.rank, rank.ranks), device)),
       valid_(judged(valid)),
       uploads_(device.kind == DeviceKind::cpu ? nullptr : std::make_shared<gpu::OwnedStream>(device)) {}
 

@@ -4,6 +4,7 @@
 
 #include "comm/whole_tensors.h"
 #include "engine/files/flat_tensors.h"
+#include "engine/files/huggingface_folder.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
 
@@ -34,7 +35,7 @@ void write_model(const std::filesystem::path& path, const Task& task, const nloh
 
 void read_model(const std::filesystem::path& path, Task& task) {
   Parameters& parameters = task.parameters();
-  read_flat(path, parameters, {{"", parameters.weights(), {}}});
+  read_flat(*task.open_weights(path), parameters, {{"", parameters.weights(), {}}});
   parameters.round_to_compute();
 }
 
@@ -48,6 +49,7 @@ nlohmann::ordered_json stored_config(const std::filesystem::path& path) {
 }
 
 ModelDescription describe_model(const std::filesystem::path& path) {
+  if (is_huggingface_folder(path)) return {{path, {}}, std::nullopt};
   const SafetensorsReader file(path);
   ModelDescription description{{path, file.metadata()}, std::nullopt};
   const auto stored = file.metadata().find(kConfig);

@@ -23,8 +23,8 @@ void read_model(const std::filesystem::path& path, Task& task);
 // The config that write_model stored with the weights, unparsed; an empty object if there is none.
 nlohmann::ordered_json stored_config(const std::filesystem::path& path);
 
-// What write_model stored with the weights; no config: another program wrote them. Error naming the file if the config
-// is damaged or has keys or values that a config file may not have.
+// What write_model stored with the weights; no config: another program wrote them, as those of a folder of Hugging
+// Face. Error naming the file if the config is damaged or has keys or values that a config file may not have.
 struct ModelDescription {
   GivenWeights weights;
   std::optional<RunConfig> config;

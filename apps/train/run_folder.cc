@@ -22,6 +22,7 @@
 #include "apps/train/model_file.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/checkpoint.h"
+#include "engine/files/huggingface_folder.h"
 #include "engine/files/json.h"
 #include "engine/files/reader.h"
 #include "kernels/common/check.h"
@@ -253,7 +254,7 @@ void RunFolder::check_own(const fs::path& checkpoint, const std::vector<std::str
 }
 
 fs::path weights_at(const fs::path& path) {
-  if (!fs::is_directory(path)) return path;
+  if (!fs::is_directory(path) || is_huggingface_folder(path)) return path;
   const fs::path best = find_best(path);
   const std::string ours = read_run_id(path), theirs = run_id_of(best);
   const std::string sign = ours.empty() || theirs.empty() ? "" : sign_of_another_id(ours, theirs);

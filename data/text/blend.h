@@ -35,6 +35,7 @@ class BlendedSamples : public Dataset {
 
   std::string name() const override;
   std::int64_t samples() const override { return static_cast<std::int64_t>(part_.size()); }
+  bool has_own_order() const override { return true; }
   std::vector<TensorSpec> layout() const override { return parts_[0]->layout(); }
   void read(const SampleKey& key, std::span<void* const> to) const override;
 

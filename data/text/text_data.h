@@ -13,6 +13,9 @@
 
 namespace isobar {
 
+// Every sample of a set: those of one epoch of each of its files.
+inline constexpr std::int64_t kAllSamples = -1;
+
 // What --data-path and the options beside it say. Either data_path with split, or a list for each set, or mock data.
 struct TextDataOptions {
   std::vector<std::string> data_path = {};  // prefixes, or a weight before each (data/text/blend.h)
@@ -22,7 +25,10 @@ struct TextDataOptions {
   bool is_mock = false;
 
   std::int64_t seq_length = 0;
-  std::array<std::int64_t, 3> samples = {};  // of train, valid, test that the run takes; 0: the set is not opened
+  // Of train, valid, test that the run takes: a number, or kAllSamples; 0: the set is not opened.
+  std::array<std::int64_t, 3> samples = {};
+  // A split whose share for test has no whole sample gives no test set, instead of an Error.
+  bool may_lack_test = false;
   std::uint32_t seed = 1234;
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
   // Of the tokenizer, if there is one; the files must be made by it. eod -1: none.
@@ -31,10 +37,13 @@ struct TextDataOptions {
   std::string fingerprint = {};
 };
 
-// One of the three sets, of exactly the samples that are asked for. Null if none are.
+// One of the three sets, of exactly the samples that are asked for. Null if none are, or test is lacking.
 struct TextData {
   std::array<std::unique_ptr<Dataset>, 3> sets;  // by DataSplit
   std::vector<std::string> notes;                // lines for the log
+  // Of all that decides which tokens the training samples have: options, lengths of the documents, and some of the
+  // tokens of each file (all of them would take as long as an epoch).
+  std::uint64_t trained_on = 0;
 };
 
 // Error with the numbers for a set without documents from which samples are wanted, for a blend that is too small, and

@@ -32,6 +32,7 @@ class TokenSamples : public Dataset {
 
   std::string name() const override { return documents_->name(); }
   std::int64_t samples() const override { return samples_; }  // those that were asked for
+  bool has_own_order() const override { return true; }
   // "tokens" [T + 1] i32: inputs are the first T, targets the last T. With reset_position_ids "position" [T] i32; with
   // reset_attention_mask "key_begin" [T] i32, the first place that each sees; with eod_mask_loss "target" [T] i32, the
   // targets with kIgnoredLabel (kernels/cross_entropy.h) where the input is eod.

@@ -50,7 +50,7 @@ Tensor part_of_whole(const FlatBuffer& buffer, const NamedParameter& parameter, 
   return from_file_order(host, parameter.full_shape, parameter.order).slice(part.first - elements.first, {part.size()});
 }
 
-Tensor read_part(const SafetensorsReader& file, const TensorInfo& info, const FlatBuffer& buffer,
+Tensor read_part(const TensorReader& file, const TensorInfo& info, const FlatBuffer& buffer,
                  const NamedParameter& parameter) {
   const DType dtype = buffer.values.dtype();
   return part_of_whole(buffer, parameter, dtype, [&](std::int64_t first, std::int64_t count, std::byte* out) {
@@ -59,7 +59,7 @@ Tensor read_part(const SafetensorsReader& file, const TensorInfo& info, const Fl
 }
 
 // Error if the file does not have the buffer's tensor of this parameter, or if its numbers are not finite.
-void check_tensor(const SafetensorsReader& file, const FlatBuffer& buffer, const NamedParameter& p) {
+void check_tensor(const TensorReader& file, const FlatBuffer& buffer, const NamedParameter& p) {
   const std::string name = buffer.prefix + p.name, path = file.path().string();
   const TensorInfo* tensor = file.find(name);
   ISOBAR_CHECK(tensor != nullptr, path, ": tensor ", name, " is missing");
@@ -69,7 +69,7 @@ void check_tensor(const SafetensorsReader& file, const FlatBuffer& buffer, const
                " holds numbers that are not finite");
 }
 
-void read_tensor(const SafetensorsReader& file, const FlatBuffer& buffer, const NamedParameter& p) {
+void read_tensor(const TensorReader& file, const FlatBuffer& buffer, const NamedParameter& p) {
   values_of(buffer, held_part(buffer, p)).copy_from(read_part(file, *file.find(buffer.prefix + p.name), buffer, p));
 }
 
@@ -130,8 +130,8 @@ void write_flat(const std::filesystem::path& path, const Parameters& parameters,
   writer.commit();
 }
 
-void read_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers) {
-  const SafetensorsReader file(path);
+void read_flat(const TensorReader& file, const Parameters& parameters, const FlatBuffers& buffers) {
+  const std::string path = file.path().string();
   std::set<std::string> unknown;
   for (const TensorInfo& tensor : file.tensors()) unknown.insert(tensor.name);
   for (const FlatBuffer& buffer : buffers) {
@@ -141,7 +141,8 @@ void read_flat(const std::filesystem::path& path, const Parameters& parameters, 
       unknown.erase(buffer.prefix + p.name);
     }
   }
-  ISOBAR_CHECK(unknown.empty(), path.string(), ": tensor ", in_quotes(*unknown.begin()), " is unknown to this model");
+  ISOBAR_CHECK(unknown.empty(), file.path().string(), ": tensor ", in_quotes(*unknown.begin()),
+               " is unknown to this model");
   for (const FlatBuffer& buffer : buffers)
     for (const NamedParameter& p : parameters.named())
       if (buffer.has(p)) read_tensor(file, buffer, p);
@@ -167,6 +168,10 @@ void set_whole(const FlatBuffer& buffer, const NamedParameter& parameter, std::s
   for (std::size_t i = 0; i < values.size(); ++i)
     if (!std::isnan(given[i])) values[i] = given[i];
   held.set_values(values);
+}
+
+void read_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers) {
+  read_flat(SafetensorsReader(path), parameters, buffers);
 }
 
 }  // namespace isobar

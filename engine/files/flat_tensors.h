@@ -49,6 +49,7 @@ void write_flat(const std::filesystem::path& path, const Parameters& parameters,
 // Reads the elements that the buffers hold, and converts them from the file's floating dtype. Error for a tensor that
 // is missing, unknown, of a wrong shape, or has a number that is not finite; the Error names it, and the buffers do not
 // change. Reads no other part of the file, but for the rest of a row where memory has another order.
+void read_flat(const TensorReader& file, const Parameters& parameters, const FlatBuffers& buffers);
 void read_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers);
 
 // Reads only the tensors of these names, as read_flat does; the file may hold others.

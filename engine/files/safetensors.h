@@ -44,20 +44,31 @@ struct TensorBytes {
 
 using Metadata = std::map<std::string, std::string>;
 
+// Named tensors that are read one piece at a time: those of a file, or what is made of another program's.
+class TensorReader {
+ public:
+  virtual ~TensorReader() = default;
+
+  virtual const std::filesystem::path& path() const = 0;  // where they come from
+  virtual const std::vector<TensorInfo>& tensors() const = 0;
+  virtual const TensorInfo* find(const std::string& name) const = 0;  // null if there is none
+  // Reads elements [first, first + count) of one of the tensors to `out`; converts as copy_elements does.
+  virtual void read(const TensorInfo& tensor, std::int64_t first, std::int64_t count, DType to,
+                    std::byte* out) const = 0;
+};
+
 // A file whose tensors are read from the disk one piece at a time.
-class SafetensorsReader {
+class SafetensorsReader : public TensorReader {
  public:
   explicit SafetensorsReader(const std::filesystem::path& path);
 
-  const std::filesystem::path& path() const { return path_; }
-  const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in the order of their bytes
+  const std::filesystem::path& path() const override { return path_; }
+  const std::vector<TensorInfo>& tensors() const override { return tensors_; }  // in the order of their bytes
   const Metadata& metadata() const { return metadata_; }
   std::size_t data_bytes() const { return data_bytes_; }  // of all tensors
 
-  const TensorInfo* find(const std::string& name) const;  // null if there is none
-
-  // Reads elements [first, first + count) of one of the tensors to `out`; converts as copy_elements does.
-  void read(const TensorInfo& tensor, std::int64_t first, std::int64_t count, DType to, std::byte* out) const;
+  const TensorInfo* find(const std::string& name) const override;
+  void read(const TensorInfo& tensor, std::int64_t first, std::int64_t count, DType to, std::byte* out) const override;
   // Reads out.size() bytes from byte `first` of the tensors' data on.
   void read_bytes(std::size_t first, std::span<std::byte> out) const;
 

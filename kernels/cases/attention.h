@@ -1,10 +1,11 @@
-// The cases of attention_fwd, attention_bwd and attention_merge. See kernels/cases/operands.h. more_stream of dropout
-// counts as an option, which the caller sets.
+// The cases of attention_fwd, attention_bwd, attention_merge and attention_cached. See kernels/cases/operands.h.
+// more_stream of dropout counts as an option, which the caller sets.
 #pragma once
 
 #include <cmath>
 
 #include "kernels/attention/attention.h"
+#include "kernels/attention/cached.h"
 #include "kernels/attention/merge.h"
 #include "kernels/cases/operands.h"
 
@@ -63,6 +64,19 @@ inline AttentionMergeArgs attention_merge(AttentionMergeArgs a, Operands&& opera
   a.lse = operands.in_out("lse", tokens * a.heads, a.dtype);
   a.other_o = operands.input("other_o", tokens * a.other_stride, a.dtype);
   a.other_lse = operands.input("other_lse", tokens * a.heads, a.dtype);
+  return operands.complete(a);
+}
+
+inline AttentionCachedArgs attention_cached(AttentionCachedArgs a, Operands&& operands) {
+  fill_strides({.heads = a.heads, .head_size = a.head_size}, a.q_stride, a.k_stride, a.v_stride, a.o_stride);
+  const std::int64_t kept = a.batch * a.capacity * a.heads * a.head_size;
+  a.position = operands.input("position", a.batch, DType::i32, {0, static_cast<double>(a.capacity)});
+  a.q = operands.input("q", a.batch * a.q_stride, a.dtype);
+  a.k = operands.input("k", a.batch * a.k_stride, a.dtype);
+  a.v = operands.input("v", a.batch * a.v_stride, a.dtype);
+  a.keys = operands.in_out("keys", kept, a.dtype);
+  a.values = operands.in_out("values", kept, a.dtype);
+  a.o = operands.output("o", a.batch * a.o_stride, a.dtype);
   return operands.complete(a);
 }
 

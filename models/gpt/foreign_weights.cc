@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <string_view>
+#include <utility>
 
+#include "engine/files/huggingface_folder.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -24,12 +27,6 @@ constexpr std::array<LayerName, 5> kLayersOfBlock{{{"norm1", "ln_1", false},
                                                    {"attn.proj", "attn.c_proj", true},
                                                    {"mlp.fc1", "mlp.c_fc", true},
                                                    {"mlp.fc2", "mlp.c_proj", true}}};
-
-OwnedTensor copy_of_tensor(const TensorBytes& from, const std::string& name) {
-  OwnedTensor copy{from.info, {from.bytes.begin(), from.bytes.end()}};
-  copy.info.name = name;
-  return copy;
-}
 
 OwnedTensor transposed(const OwnedTensor& from) {
   ISOBAR_CHECK(from.info.shape.size() == 2, from.info.name, " has ", from.info.shape.size(), " axes, not 2");
@@ -87,11 +84,21 @@ bool is_mask(const std::string& name) {
   return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
-// The tensor of c_attn of the first block; null: the file has none.
-const TensorBytes* attention_of(const SafetensorsFile& file) {
-  const std::string name = "h.0.attn.c_attn.weight";
-  const TensorBytes* found = file.find(std::string(kPrefix) + name);
-  return found != nullptr ? found : file.find(name);
+const std::string kFirstAttention = "h.0.attn.c_attn.weight";
+
+// c_attn of the first block; null: there is none.
+const OwnedTensor* attention_of(const OwnedTensors& tensors) {
+  for (const std::string& name : {std::string(kPrefix) + kFirstAttention, kFirstAttention})
+    if (const auto found = tensors.find(name); found != tensors.end()) return &found->second;
+  return nullptr;
+}
+
+void add_tensors(OwnedTensors& to, const SafetensorsReader& file) {
+  for (const TensorInfo& info : file.tensors()) {
+    OwnedTensor tensor{info, std::vector<std::byte>(bytes_of(info))};
+    file.read(info, 0, elements_of(info), info.dtype, tensor.bytes.data());
+    add(to, std::move(tensor));
+  }
 }
 
 // Of a block, to isobar's names.
@@ -111,12 +118,6 @@ void add_from_block(OwnedTensors& to, const OwnedTensor& from, std::int64_t bloc
   OwnedTensor own = is_transposed && known->is_matrix ? transposed(from) : from;
   own.info.name = prefix + known->own + "." + kind;
   add(to, std::move(own));
-}
-
-OwnedTensors own_tensors(const SafetensorsFile& file) {
-  OwnedTensors all;
-  for (const TensorBytes& tensor : file.tensors()) add(all, copy_of_tensor(tensor, tensor.info.name));
-  return all;
 }
 
 // A head that is the table of tokens once more is tied.
@@ -141,34 +142,52 @@ OwnedTensor stacked(const OwnedTensors& weights, const std::string& prefix, cons
 
 }  // namespace
 
-GptNames names_of_gpt(const SafetensorsFile& file) {
-  if (file.find("blocks.0.attn.q.weight") != nullptr && file.find("wte.weight") != nullptr) return GptNames::isobar;
-  const TensorBytes* attention = attention_of(file);
-  ISOBAR_CHECK(attention != nullptr && attention->info.shape.size() == 2, file.path().string(),
+ForeignWeights read_foreign_weights(const std::filesystem::path& path) {
+  ForeignWeights weights{.path = path, .tensors = {}};
+  if (!std::filesystem::is_directory(path)) {
+    const SafetensorsReader file(path);
+    add_tensors(weights.tensors, file);
+    weights.metadata = file.metadata();
+    return weights;
+  }
+  for (const std::string& part : weight_files_of(path)) add_tensors(weights.tensors, SafetensorsReader(path / part));
+  return weights;
+}
+
+bool has_foreign_names(const TensorReader& file) {
+  return file.find(std::string(kPrefix) + kFirstAttention) != nullptr || file.find(kFirstAttention) != nullptr;
+}
+
+GptNames names_of_gpt(const ForeignWeights& weights) {
+  const OwnedTensors& tensors = weights.tensors;
+  if (tensors.contains("blocks.0.attn.q.weight") && tensors.contains("wte.weight")) return GptNames::isobar;
+  const OwnedTensor* attention = attention_of(tensors);
+  ISOBAR_CHECK(attention != nullptr && attention->info.shape.size() == 2, weights.path.string(),
                ": these are not the weights of a GPT under the names of isobar, nanoGPT or Hugging Face");
   const std::int64_t rows = attention->info.shape[0], cols = attention->info.shape[1];
-  ISOBAR_CHECK(rows == 3 * cols || cols == 3 * rows, file.path().string(), ": ", attention->info.name, " is ", rows,
+  ISOBAR_CHECK(rows == 3 * cols || cols == 3 * rows, weights.path.string(), ": ", attention->info.name, " is ", rows,
                " x ", cols, "; one side must be three times the other");
   return rows == 3 * cols ? GptNames::nanogpt : GptNames::huggingface;
 }
 
-OwnedTensors gpt_to_isobar(const SafetensorsFile& file) {
-  const GptNames names = names_of_gpt(file);
-  if (names == GptNames::isobar) return own_tensors(file);
+OwnedTensors gpt_to_isobar(ForeignWeights foreign) {
+  const GptNames names = names_of_gpt(foreign);
+  if (names == GptNames::isobar) return std::move(foreign.tensors);
   OwnedTensors weights;
-  for (const TensorBytes& tensor : file.tensors()) {
-    if (is_mask(tensor.info.name)) continue;
-    const std::string name = without_prefix(tensor.info.name);
+  for (auto& [there, tensor] : foreign.tensors) {
+    if (is_mask(there)) continue;
+    const std::string name = without_prefix(there);
     const auto [block, place] = place_in_blocks(name, "h.");
     if (block >= 0) {
-      add_from_block(weights, copy_of_tensor(tensor, tensor.info.name), block, place, names == GptNames::huggingface);
+      add_from_block(weights, tensor, block, place, names == GptNames::huggingface);
       continue;
     }
     const auto [layer, kind] = layer_and_kind(name);
     const std::string own = layer == "ln_f" ? "norm" : layer == "lm_head" ? "head" : layer;
-    ISOBAR_CHECK(own == "norm" || own == "head" || own == "wte" || own == "wpe", file.path().string(),
-                 ": a GPT has no tensor ", tensor.info.name);
-    add(weights, copy_of_tensor(tensor, own + "." + kind));
+    ISOBAR_CHECK(own == "norm" || own == "head" || own == "wte" || own == "wpe", foreign.path.string(),
+                 ": a GPT has no tensor ", there);
+    tensor.info.name = own + "." + kind;
+    add(weights, std::move(tensor));
   }
   drop_tied_head(weights);
   return weights;
@@ -214,6 +233,39 @@ void set_vocabulary_rows(OwnedTensors& weights, std::int64_t rows) {
     table.info.shape[0] = rows;
     table.bytes.resize(row * static_cast<std::size_t>(rows), std::byte{0});
   }
+}
+
+void add_zero_biases(OwnedTensors& weights) {
+  OwnedTensors biases;
+  for (const auto& [name, tensor] : weights) {
+    const auto [layer, kind] = layer_and_kind(name);
+    const bool has_bias = layer != "wte" && layer != "wpe" && layer != "head";
+    const std::string bias = layer + ".bias";
+    if (kind != "weight" || !has_bias || weights.contains(bias)) continue;
+    OwnedTensor zeros{{.name = bias, .dtype = tensor.info.dtype, .shape = {tensor.info.shape.at(0)}}, {}};
+    zeros.bytes.resize(bytes_of(zeros.info), std::byte{0});
+    add(biases, std::move(zeros));
+  }
+  weights.merge(biases);
+}
+
+OwnedTensorReader::OwnedTensorReader(std::filesystem::path path, OwnedTensors tensors)
+    : path_(std::move(path)), owned_(std::move(tensors)) {
+  for (const auto& [name, tensor] : owned_) infos_.push_back(tensor.info);
+}
+
+const TensorInfo* OwnedTensorReader::find(const std::string& name) const {
+  const auto found = owned_.find(name);
+  return found == owned_.end() ? nullptr : &found->second.info;
+}
+
+void OwnedTensorReader::read(const TensorInfo& tensor, std::int64_t first, std::int64_t count, DType to,
+                             std::byte* out) const {
+  const OwnedTensor& owned = owned_.at(tensor.name);
+  const std::size_t size = size_of(owned.info.dtype);
+  const std::span<const std::byte> bytes =
+      std::span(owned.bytes).subspan(static_cast<std::size_t>(first) * size, static_cast<std::size_t>(count) * size);
+  copy_elements({{.name = tensor.name, .dtype = owned.info.dtype, .shape = {count}}, bytes}, to, out);
 }
 
 }  // namespace isobar

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,17 +32,51 @@ struct OwnedTensor {
 };
 using OwnedTensors = std::map<std::string, OwnedTensor>;  // by name
 
+// Weights as they lie in a file, or in the files of a folder of Hugging Face.
+struct ForeignWeights {
+  std::filesystem::path path;
+  OwnedTensors tensors;
+  Metadata metadata = {};  // of a file
+};
+
+// A file; or a folder with model.safetensors, or with the parts that model.safetensors.index.json names. Error naming
+// the file that is missing or damaged, and a tensor that two parts have.
+ForeignWeights read_foreign_weights(const std::filesystem::path& path);
+
+// Whether a file has the tensors of a GPT under other names than isobar's.
+bool has_foreign_names(const TensorReader& file);
+
 // Error naming the file where it is none of the three.
-GptNames names_of_gpt(const SafetensorsFile& file);
+GptNames names_of_gpt(const ForeignWeights& weights);
 
 // Under isobar's names; a head that is equal to wte.weight is left out: it is tied. Error naming a tensor that a GPT
 // does not have, or that does not fit.
-OwnedTensors gpt_to_isobar(const SafetensorsFile& file);
+OwnedTensors gpt_to_isobar(ForeignWeights weights);
 
 // Under other names. Error naming a tensor that these programs have no place for.
 OwnedTensors gpt_from_isobar(const OwnedTensors& weights, GptNames names);
 
 // Changes the number of rows of wte.weight and head.weight: fewer cut the last ones, more add zeros.
 void set_vocabulary_rows(OwnedTensors& weights, std::int64_t rows);
+
+// Zeros for the biases that a GPT without biases does not have, and those of its norms: it computes the same.
+void add_zero_biases(OwnedTensors& weights);
+
+// Tensors in memory, read as those of a file are.
+class OwnedTensorReader : public TensorReader {
+ public:
+  // path: where they come from.
+  OwnedTensorReader(std::filesystem::path path, OwnedTensors tensors);
+
+  const std::filesystem::path& path() const override { return path_; }
+  const std::vector<TensorInfo>& tensors() const override { return infos_; }
+  const TensorInfo* find(const std::string& name) const override;
+  void read(const TensorInfo& tensor, std::int64_t first, std::int64_t count, DType to, std::byte* out) const override;
+
+ private:
+  std::filesystem::path path_;
+  OwnedTensors owned_;
+  std::vector<TensorInfo> infos_;
+};
 
 }  // namespace isobar

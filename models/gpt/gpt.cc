@@ -1,8 +1,12 @@
 #include "models/gpt/gpt.h"
 
 #include <cmath>
+#include <utility>
 
+#include "engine/files/huggingface_folder.h"
 #include "kernels/common/check.h"
+#include "models/gpt/foreign_weights.h"
+#include "models/gpt/huggingface.h"
 
 namespace isobar {
 namespace {
@@ -33,6 +37,13 @@ std::optional<Linear> head_of(const GptConfig& c, const Build& build) {
   return Linear(build, {"head"}, {.in = c.embed, .out = c.columns, .bias = false, .init_std = c.init_std});
 }
 
+// Of rows [B·T, C] those of the last tokens, [B, C].
+Tensor last_of_each(const Tensor& rows, std::int64_t samples) {
+  if (rows.size(0) == samples) return rows;
+  ISOBAR_CHECK(samples == 1, "a text is begun alone, not with ", samples - 1, " others");
+  return rows.slice((rows.size(0) - 1) * rows.size(1), {1, rows.size(1)});
+}
+
 }  // namespace
 
 double GptConfig::branch_init_std() const {
@@ -43,7 +54,8 @@ Tensor Gpt::embed(const Tensor& ids, Pass& pass) const {
   return stream_.begin(positions_(tokens_(ids), pass), config_.embedding_dropout, pass);
 }
 
-Tensor Gpt::head(const Tensor& y, const Pass& pass) const {
+Tensor Gpt::head(const Tensor& all, const Pass& pass) const {
+  const Tensor y = pass.cache() == nullptr ? all : last_of_each(all, pass.samples());
   return head_ ? (*head_)(y, pass) : tokens_.logits(y);
 }
 
@@ -60,6 +72,22 @@ std::vector<Stage> Gpt::cut(bool recompute) const {
   stages.push_back({[this](const Tensors& in, Pass pass) { return Tensors{head(in[0], pass)}; },
                     head_ ? head_->weights() : tokens_.weights()});
   return stages;
+}
+
+std::unique_ptr<TensorReader> Gpt::open_weights(const std::filesystem::path& path) const {
+  if (is_huggingface_folder(path)) {
+    check_huggingface_config(path, config_);
+  } else {
+    auto file = std::make_unique<SafetensorsReader>(path);
+    if (!has_foreign_names(*file)) return file;
+  }
+  OwnedTensors weights = gpt_to_isobar(read_foreign_weights(path));
+  if (const auto table = weights.find("wte.weight"); table != weights.end())
+    ISOBAR_CHECK(table->second.info.shape.at(0) <= config_.columns, path.string(), ": the table of tokens has ",
+                 table->second.info.shape[0], " rows, more than the ", config_.columns,
+                 " of the network; isobar weights convert --rows cuts them");
+  set_vocabulary_rows(weights, config_.columns);
+  return std::make_unique<OwnedTensorReader>(path, std::move(weights));
 }
 
 // The order of the members is the order of their parameters in the flat buffers.

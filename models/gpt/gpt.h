@@ -50,6 +50,9 @@ class Gpt : public Network {
   const GptConfig& config() const { return config_; }
   std::int64_t padded_columns() const override { return config_.pads_count ? 0 : config_.columns - config_.vocabulary; }
   bool has_residual_stream() const override { return true; }
+  // Of isobar, nanoGPT and Hugging Face (models/gpt/foreign_weights.h): a file, or a folder of the last one. Rows of
+  // the table of tokens that a file lacks are zero.
+  std::unique_ptr<TensorReader> open_weights(const std::filesystem::path& path) const override;
 
  private:
   Tensor embed(const Tensor& ids, Pass& pass) const;

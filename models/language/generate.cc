@@ -4,10 +4,12 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "engine/tape.h"
 #include "kernels/common/check.h"
 #include "kernels/common/rng.h"
+#include "models/key_value_cache.h"
 
 namespace isobar {
 namespace {
@@ -34,16 +36,120 @@ std::vector<std::int32_t> most_likely(std::span<const double> logits, std::int64
   return ids;
 }
 
-// Of the last token of a sample.
-std::vector<double> last_logits(const LanguageModel& model, std::span<const std::int32_t> ids) {
-  const TapeScope off(nullptr);
-  const auto count = static_cast<std::int64_t>(ids.size());
-  Tensor tokens = Tensor::empty({1, count}, DType::i32, Device{});
+Tensor ids_on_device(const LanguageModel& model, const Shape& shape, std::span<const std::int32_t> ids) {
+  Tensor tokens = Tensor::empty(shape, DType::i32, Device{});
   std::copy(ids.begin(), ids.end(), tokens.data_as<std::int32_t>());
-  const Tensor logits = model.logits(tokens.to(model.device()));
-  const std::int64_t columns = logits.size(1);
-  return logits.slice((count - 1) * columns, {model.info().vocabulary}).to_vector();
+  return tokens.to(model.device());
 }
+
+// Of the tokens of the vocabulary, in one row of logits.
+std::vector<double> row_of(const Tensor& logits, std::int64_t row, std::int64_t vocabulary) {
+  return logits.slice(row * logits.size(1), {vocabulary}).to_vector();
+}
+
+// The number of texts that are computed at once. A product of this CPU gives a row the same bits in a matrix of any
+// number of rows. Where a library multiplies, the number of rows may decide how, so it is always the same.
+std::int64_t rows_of_step(const LanguageModel& model, std::int64_t prompts) {
+  const bool is_own_product =
+      model.device().kind == DeviceKind::cpu && model.parameters().activation_dtype() != DType::bf16;
+  return is_own_product ? std::min(prompts, kTextsAtOnce) : kTextsAtOnce;
+}
+
+// Continues prompts, kTextsAtOnce of them at a time: where a text has ended, the next prompt begins in its place.
+class Writing {
+ public:
+  Writing(const LanguageModel& model, std::vector<std::vector<std::int32_t>> prompts, const SamplingOptions& options,
+          std::int32_t eod)
+      : model_(model),
+        options_(options),
+        eod_(eod),
+        window_(model.info().seq_length),
+        texts_(std::move(prompts)),
+        cache_(rows_of_step(model, std::ssize(texts_)), room_for(texts_, options.max_tokens), model.device()),
+        slots_(static_cast<std::size_t>(cache_.texts()), kFree) {
+    for (const auto& text : texts_) lengths_.push_back(std::ssize(text));
+  }
+
+  std::vector<std::vector<std::int32_t>> all() {
+    const TapeScope off(nullptr);
+    begin_in_free_slots();
+    while (std::ranges::any_of(slots_, [](std::int64_t text) { return text >= 0; })) {
+      step();
+      slide();
+      begin_in_free_slots();
+    }
+    return std::move(texts_);
+  }
+
+ private:
+  std::int64_t room_for(const std::vector<std::vector<std::int32_t>>& prompts, std::int64_t max_tokens) const {
+    std::int64_t longest = 0;
+    for (const auto& prompt : prompts) longest = std::max(longest, std::ssize(prompt));
+    return std::min(window_, longest + max_tokens);
+  }
+
+  std::vector<std::int32_t>& text_in(std::size_t slot) { return texts_[static_cast<std::size_t>(slots_[slot])]; }
+  bool fits(std::size_t slot) { return slots_[slot] >= 0 && std::ssize(text_in(slot)) <= window_; }
+
+  // Draws the next token of the text in a slot, which is free where the text ends with it.
+  void append(std::size_t slot, const Tensor& logits, std::int64_t row) {
+    const std::int64_t number = slots_[slot];
+    std::vector<std::int32_t>& text = text_in(slot);
+    const std::int64_t written = std::ssize(text) - lengths_[static_cast<std::size_t>(number)];
+    text.push_back(next_token(row_of(logits, row, model_.info().vocabulary), options_, number, written));
+    if (text.back() == eod_ || written + 1 == options_.max_tokens) slots_[slot] = kFree;
+  }
+
+  void begin_in_free_slots() {
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+      while (slots_[slot] == kFree && next_ < std::ssize(texts_)) {
+        slots_[slot] = next_++;
+        cache_.begin(static_cast<std::int64_t>(slot));
+        const std::vector<std::int32_t>& text = text_in(slot);
+        append(slot, model_.logits(ids_on_device(model_, {1, std::ssize(text)}, text), Pass::continuing(cache_)), 0);
+      }
+  }
+
+  // One token of every text that the cache holds whole.
+  void step() {
+    std::vector<std::int32_t> ids(slots_.size()), positions(slots_.size(), -1);
+    std::vector<std::size_t> taken;
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+      if (!fits(slot)) continue;
+      taken.push_back(slot);
+      ids[slot] = text_in(slot).back();
+      positions[slot] = static_cast<std::int32_t>(std::ssize(text_in(slot)) - 1);
+    }
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot)
+      if (slots_[slot] >= 0 && positions[slot] < 0) sliding_.push_back(slot);
+    if (taken.empty()) return;
+    cache_.begin_step(positions);
+    const Tensor logits =
+        model_.logits(ids_on_device(model_, {std::ssize(ids), 1}, ids), Pass::continuing(cache_)).to(Device{});
+    for (const std::size_t slot : taken) append(slot, logits, static_cast<std::int64_t>(slot));
+  }
+
+  // One token of every text that is longer than the window: a pass over its last tokens.
+  void slide() {
+    for (const std::size_t slot : std::exchange(sliding_, {})) {
+      const auto seen = std::span<const std::int32_t>(text_in(slot)).last(static_cast<std::size_t>(window_));
+      append(slot, model_.logits(ids_on_device(model_, {1, window_}, seen)), window_ - 1);
+    }
+  }
+
+  static constexpr std::int64_t kFree = -1;
+
+  const LanguageModel& model_;
+  const SamplingOptions& options_;
+  const std::int32_t eod_;
+  const std::int64_t window_;
+  std::vector<std::vector<std::int32_t>> texts_;
+  std::vector<std::int64_t> lengths_;  // of the prompts
+  KeyValueCache cache_;
+  std::vector<std::int64_t> slots_ = {};  // the text in each place of the cache
+  std::vector<std::size_t> sliding_;      // slots whose texts do not fit
+  std::int64_t next_ = 0;                 // the next prompt to begin
+};
 
 }  // namespace
 
@@ -75,19 +181,17 @@ std::int32_t next_token(std::span<const double> logits, const SamplingOptions& o
   return ids[count - 1];
 }
 
-std::vector<std::int32_t> continue_text(const LanguageModel& model, std::vector<std::int32_t> prompt,
-                                        std::int64_t number, const SamplingOptions& options, std::int32_t eod) {
-  const auto window = static_cast<std::size_t>(model.info().seq_length);
-  ISOBAR_CHECK(!prompt.empty(), "a prompt needs at least one token");
-  ISOBAR_CHECK(prompt.size() <= window, "a prompt of ", prompt.size(), " tokens is longer than the ", window,
-               " that the model was trained on");
-  std::vector<std::int32_t> text = std::move(prompt);
-  for (std::int64_t position = 0; position < options.max_tokens; ++position) {
-    const std::span<const std::int32_t> seen = std::span(text).last(std::min(window, text.size()));
-    text.push_back(next_token(last_logits(model, seen), options, number, position));
-    if (text.back() == eod) break;
+std::vector<std::vector<std::int32_t>> continue_texts(const LanguageModel& model,
+                                                      std::vector<std::vector<std::int32_t>> prompts,
+                                                      const SamplingOptions& options, std::int32_t eod) {
+  const std::int64_t window = model.info().seq_length;
+  for (const auto& prompt : prompts) {
+    ISOBAR_CHECK(!prompt.empty(), "a prompt needs at least one token");
+    ISOBAR_CHECK(std::ssize(prompt) <= window, "a prompt of ", prompt.size(), " tokens is longer than the ", window,
+                 " that the model was trained on");
   }
-  return text;
+  if (prompts.empty() || options.max_tokens == 0) return prompts;
+  return Writing(model, std::move(prompts), options, eod).all();
 }
 
 }  // namespace isobar

@@ -4,12 +4,15 @@
 //   p add up to at least top_p. The next token is drawn from p; greedy: the most likely one.
 //
 // Of tokens with equal logits the one of the smaller id comes first. Probabilities are computed in fp64 on the host. A
-// draw depends on (seed, number of the prompt, number of the token) alone. Each prompt is continued by itself: its text
-// does not depend on the other prompts.
+// draw depends on (seed, number of the prompt, number of the token) alone.
+//
+// Several texts are written at once, a token of each in a pass, over a cache of keys and values (models/
+// key_value_cache.h). A text does not depend on the others: its rows have the same bits in a pass of any number of
+// texts. Once a text is longer than what the model sees, its window slides, so that every position changes and nothing
+// that was kept is of use: from there on each of its tokens is a whole pass.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -30,9 +33,14 @@ struct SamplingOptions {
 std::int32_t next_token(std::span<const double> logits, const SamplingOptions& options, std::int64_t prompt,
                         std::int64_t position);
 
-// Appends up to max_tokens tokens to a prompt; ends behind the token `eod` (-1: none). The model sees the last
-// seq_length tokens. Error for an empty prompt, and for one that is longer than seq_length.
-std::vector<std::int32_t> continue_text(const LanguageModel& model, std::vector<std::int32_t> prompt,
-                                        std::int64_t number, const SamplingOptions& options, std::int32_t eod);
+// The most texts that are written at once; as many caches are held.
+inline constexpr std::int64_t kTextsAtOnce = 8;
+
+// Appends up to max_tokens tokens to each prompt; a text ends behind the token `eod` (-1: none). The model sees the last
+// seq_length tokens. Error, before anything is computed, for an empty prompt and for one that is longer than
+// seq_length.
+std::vector<std::vector<std::int32_t>> continue_texts(const LanguageModel& model,
+                                                      std::vector<std::vector<std::int32_t>> prompts,
+                                                      const SamplingOptions& options, std::int32_t eod);
 
 }  // namespace isobar

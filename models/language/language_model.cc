@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "data/text/character_tokenizer.h"
 #include "engine/files/json.h"
@@ -35,7 +36,16 @@ Tensor columns_of(const Tensor& x, std::int64_t first, std::int64_t count) {
   return y;
 }
 
+// Samples whose documents do not see each other, or whose positions begin anew in each: no kernel computes them.
+void refuse_document_samples(const Batch& batch) {
+  for (const auto& [tensor, option] :
+       {std::pair("key_begin", "reset_attention_mask"), std::pair("position", "reset_position_ids")})
+    ISOBAR_CHECK(!batch.contains(tensor), "the samples have \"", tensor, "\" (", option,
+                 "): attention and positions of a language model are those of whole samples");
+}
+
 Tensor inputs_of(const Batch& batch, const TextInfo& info) {
+  refuse_document_samples(batch);
   return columns_of(samples_of(batch, "tokens", {info.seq_length + 1}), 0, info.seq_length);
 }
 

@@ -45,7 +45,8 @@ class LanguageModel : public Task {
   Parameters& parameters() override { return *parameters_; }
   const Parameters& parameters() const override { return *parameters_; }
   // A batch has "tokens" [B, T + 1] i32: the inputs are the first T, the targets the last T. If it has "target" [B, T],
-  // these are the targets, and kIgnoredLabel does not count.
+  // these are the targets, and kIgnoredLabel does not count. Error for samples with "key_begin" or "position"
+  // (data/text/token_samples.h), which no kernel computes.
   Tensor loss(const Batch& batch, const Pass& pass) const override;
   // The number of targets that count; on the device meta, where they have no values, all of them.
   double weight(const Batch& batch) const override;
@@ -54,6 +55,9 @@ class LanguageModel : public Task {
   void score(const Batch& batch, Metrics& metrics) const override;
   std::vector<Picture> pictures(const Batch&, std::int64_t) const override { return {}; }
   Settings settings() const override;
+  std::unique_ptr<TensorReader> open_weights(const std::filesystem::path& path) const override {
+    return network_->open_weights(path);
+  }
 
  private:
   TextInfo info_;

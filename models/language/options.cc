@@ -7,6 +7,9 @@ namespace {
 
 constexpr double kMaxTokensOfSample = 1 << 20;
 constexpr double kMaxVocabulary = 1 << 24;
+constexpr double kMaxSamples = 4294967293;   // data/text/sample_index.h
+constexpr double kMaxDataSeed = 4294967295;  // of numpy.random.RandomState
+constexpr double kMaxEvaluation = 1 << 30;
 
 }  // namespace
 
@@ -25,12 +28,46 @@ KeyTable TextOptions::keys() {
        key("valid_fraction", valid_fraction,
            "how much of the characters of text_path is the validation set, where it has no file of its own")
            .fraction(),
+       key("data_path", data_path,
+           "token files (isobar data preprocess) to train on instead of text, without their endings: one, several, or "
+           "several with a weight before each, as in [0.3, \"A\", 0.7, \"B\"]; split divides their documents")
+           .path()
+           .free_on_resume()
+           .also_called({"dataprefix"}),
+       key("split", split, "shares of the documents of data_path for training, validation and test"),
+       key("split_rule", split_rule,
+           "how the shares are rounded: legacy (Megatron-LM of 2022) or core (Megatron-LM since 2023)"),
+       key("train_data_path", train_data_path, "token files to train on, where each set has its own; as data_path")
+           .path()
+           .free_on_resume(),
+       key("valid_data_path", valid_data_path, "token files of the validation set; as data_path")
+           .path()
+           .free_on_resume(),
+       key("test_data_path", test_data_path, "token files of the test set; as data_path; empty: no test set")
+           .path()
+           .free_on_resume(),
+       key("train_samples", train_samples,
+           "samples of token files that are put in order for training; null: num_iters batches. A run that takes more "
+           "begins again with the first one")
+           .within(1, kMaxSamples),
+       key("eval_iters", eval_iters,
+           "batches of token files that a validation and the test take, always the same; null: every sample")
+           .within(1, kMaxEvaluation)
+           .free_on_resume(),
+       key("data_seed", data_seed, "decides the order of token files; the same in Megatron-LM (its seed)")
+           .within(0, kMaxDataSeed),
+       key("eod_mask_loss", eod_mask_loss, "of token files: the token behind the end of a document is no target"),
        key("tokenizer", tokenizer,
-           "how text becomes tokens: characters (those of text_path, sorted), bytes, or gpt2_bpe (the byte-pair "
-           "encoding of GPT-2, from vocab_file and merge_file)")
+           "how text becomes tokens: characters (those of text_path, sorted; of token files, those of "
+           "tokenizer_model), "
+           "bytes, or gpt2_bpe (the byte-pair encoding of GPT-2, from vocab_file and merge_file)")
            .also_called({"tokenizertype"}),
        key("vocab_file", vocab_file, "vocab.json of gpt2_bpe").path().free_on_resume(),
        key("merge_file", merge_file, "merges.txt of gpt2_bpe").path().free_on_resume().also_called({"mergesfile"}),
+       key("tokenizer_model", tokenizer_model,
+           "of token files with the tokenizer characters: the table that isobar data preprocess made")
+           .path()
+           .free_on_resume(),
        key("seq_length", seq_length, "tokens of a sample")
            .within(1, kMaxTokensOfSample)
            .also_called({"sequencelength", "contextlength", "blocksize"}),
@@ -42,8 +79,27 @@ KeyTable TextOptions::keys() {
         ISOBAR_CHECK(is_gpt2 || (vocab_file.empty() && merge_file.empty()),
                      origins.where(vocab_file.empty() ? "merge_file" : "vocab_file"), " means nothing to tokenizer ",
                      name_of_enum(tokenizer));
+        check_sources(origins);
         check_filled("vocab_size", vocab_size.has_value(), origins);
       }};
+}
+
+void TextOptions::check_sources(const KeyOrigins& origins) const {
+  ISOBAR_CHECK(data_path.empty() || !has_paths_of_sets(), origins.where("data_path"),
+               " and the paths of each set exclude each other");
+  ISOBAR_CHECK(!has_paths_of_sets() || (!train_data_path.empty() && !valid_data_path.empty()),
+               origins.where(train_data_path.empty() ? "train_data_path" : "valid_data_path"),
+               " is empty; where sets have paths of their own, training and validation need one each");
+  ISOBAR_CHECK(!reads_token_files() || (valid_text_path.empty() && test_text_path.empty()),
+               origins.where(valid_text_path.empty() ? "test_text_path" : "valid_text_path"),
+               " means nothing to token files, which have their own sets");
+  ISOBAR_CHECK(reads_token_files() || !eod_mask_loss, origins.where("eod_mask_loss"),
+               " needs token files; a text has no documents");
+  const bool needs_table = reads_token_files() && tokenizer == TokenizerKind::characters;
+  ISOBAR_CHECK(!needs_table || !tokenizer_model.empty(), origins.where("tokenizer"),
+               " characters needs tokenizer_model to read token files");
+  ISOBAR_CHECK(needs_table || tokenizer_model.empty(), origins.where("tokenizer_model"),
+               " means nothing here; it is for token files of the tokenizer characters");
 }
 
 }  // namespace isobar

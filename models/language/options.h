@@ -6,12 +6,17 @@
 #include <optional>
 #include <string>
 
+#include "data/text/sample_index.h"
 #include "engine/keys.h"
 
 namespace isobar {
 
 enum class TokenizerKind : std::uint8_t { characters, bytes, gpt2_bpe };
 
+template <>
+struct EnumNames<SplitRule> {
+  static constexpr std::array names{"legacy", "core"};
+};
 template <>
 struct EnumNames<TokenizerKind> {
   static constexpr std::array names{"characters", "bytes", "gpt2_bpe"};
@@ -22,14 +27,30 @@ struct TextOptions {
   std::string valid_text_path;  // empty: the end of text_path
   std::string test_text_path;   // empty: no test set
   double valid_fraction = 0.1;
+
+  // Token files, instead of text: data_path with split, or paths for each set.
+  PathList data_path, train_data_path, valid_data_path, test_data_path;
+  std::string split = "969,30,1";
+  SplitRule split_rule = SplitRule::legacy;
+  std::optional<std::int64_t> train_samples;  // null: those of the run
+  std::optional<std::int64_t> eval_iters;     // batches; null: all samples
+  std::int64_t data_seed = 1234;
+  bool eod_mask_loss = false;
+
   TokenizerKind tokenizer = TokenizerKind::characters;
-  std::string vocab_file, merge_file;
+  std::string vocab_file, merge_file, tokenizer_model;
   std::int64_t seq_length = 1024;
   std::optional<std::int64_t> vocab_size;
 
   KeyTable keys();
 
-  bool has_test() const { return !test_text_path.empty(); }
+  // Error if they name their data in two ways, or in none that is whole.
+  void check_sources(const KeyOrigins& origins) const;
+
+  bool has_paths_of_sets() const {
+    return !train_data_path.empty() || !valid_data_path.empty() || !test_data_path.empty();
+  }
+  bool reads_token_files() const { return !data_path.empty() || has_paths_of_sets(); }
 };
 
 }  // namespace isobar

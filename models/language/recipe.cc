@@ -1,16 +1,13 @@
 #include "models/language/recipe.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <span>
 
 #include "data/text/character_tokenizer.h"
-#include "data/text/utf8.h"
+#include "data/text/text_data.h"
+#include "data/text/token_file.h"
 #include "engine/files/atomic_file.h"
-#include "engine/files/checksum.h"
 #include "engine/files/json.h"
-#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -19,54 +16,12 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string read_text(const std::string& path) {
-  std::string text = read_file(path);
-  if (const std::optional<std::size_t> bad = first_invalid_byte(text))
-    throw_error(path, ": byte ", *bad + 1, " (in line ",
-                1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(*bad), '\n'), ") is not UTF-8");
-  ISOBAR_CHECK(!text.empty(), path, ": the file is empty");
-  return text;
-}
+constexpr std::int64_t kMostTrainSamples = (std::int64_t{1} << 32) - 3;  // data/text/sample_index.h
 
-TokenizerOptions tokenizer_options(const TextOptions& options) {
-  return {.type = name_of_enum(options.tokenizer), .vocab_file = options.vocab_file, .merge_file = options.merge_file};
-}
-
-std::unique_ptr<Tokenizer> tokenizer_for(const TextOptions& options, const std::string& text) {
-  if (options.tokenizer != TokenizerKind::characters) return open_tokenizer(tokenizer_options(options));
-  std::set<char32_t> characters;
-  add_characters(text, characters);
-  return std::make_unique<CharacterTokenizer>(characters);
-}
-
-std::shared_ptr<const TokenText> tokens_of(const Tokenizer& tokenizer, std::string_view text, const std::string& name) {
-  try {
-    return std::make_shared<const TokenText>(TokenText{name, tokenizer.encode(text)});
-  } catch (const Error& error) {
-    throw_error(name, ": ", error.what());
-  }
-}
-
-// The tokens of a set. text: of text_path.
-std::shared_ptr<const TokenText> tokens_of(const TextOptions& options, DataSplit split, const std::string& text,
-                                           const Tokenizer& tokenizer) {
-  if (split == DataSplit::test) return tokens_of(tokenizer, read_text(options.test_text_path), options.test_text_path);
-  const bool has_own_file = !options.valid_text_path.empty();
-  if (split == DataSplit::valid && has_own_file)
-    return tokens_of(tokenizer, read_text(options.valid_text_path), options.valid_text_path);
-  const auto [first, rest] = cut_text(text, has_own_file ? 0 : options.valid_fraction);
-  return tokens_of(tokenizer, split == DataSplit::train ? first : rest, options.text_path);
-}
-
-std::optional<WholeTextWindows> test_windows(const TextOptions& options, const std::string& text,
-                                             const Tokenizer& tokenizer) {
-  if (!options.has_test()) return {};
-  return WholeTextWindows(tokens_of(options, DataSplit::test, text, tokenizer), options.seq_length);
-}
-
-TextInfo trained_info(const Tokenizer& tokenizer, const TextOptions& options, const TokenText& trained) {
+TextInfo trained_info(const Tokenizer& tokenizer, const TextOptions& options, const std::string& trained_on) {
   TextInfo info = text_info(tokenizer, *options.vocab_size, options.seq_length);
-  info.trained_on = fingerprint_text(xxh64(std::as_bytes(std::span(trained.ids))));
+  info.trained_on = trained_on;
+  info.ignores_targets = options.eod_mask_loss;
   return info;
 }
 
@@ -86,7 +41,9 @@ class LanguageOnShapes : public TaskSource {
     return std::make_unique<LanguageModel>(network_, compute, info_, device, parallel);
   }
   std::vector<TensorSpec> sample_layout(const std::optional<RowBand>&) const override {
-    return {{.name = "tokens", .shape = {info_.seq_length + 1}, .dtype = DType::i32}};
+    std::vector<TensorSpec> layout{{.name = "tokens", .shape = {info_.seq_length + 1}, .dtype = DType::i32}};
+    if (info_.ignores_targets) layout.push_back({.name = "target", .shape = {info_.seq_length}, .dtype = DType::i32});
+    return layout;
   }
 
  private:
@@ -110,6 +67,7 @@ std::unique_ptr<Tokenizer> tokenizer_of(const TextOptions& options, const TextIn
   } else {
     TokenizerOptions opened = tokenizer_options(options);
     opened.type = trained.tokenizer;
+    opened.model.clear();
     tokenizer = open_tokenizer(opened);
   }
   ISOBAR_CHECK(fingerprint_text(tokenizer->fingerprint()) == trained.fingerprint,
@@ -124,7 +82,10 @@ std::vector<KeyTable> LanguageRecipe::keys() {
 
 std::vector<std::pair<std::string, fs::path>> LanguageRecipe::paths_in(const fs::path& file) const {
   ISOBAR_CHECK(!fs::is_directory(file), "--data ", file.string(),
-               " is a folder; a language model is trained on a file of text");
+               " is a folder; a language model is trained on a file of text, or on a token file");
+  const std::string prefix = token_prefix(file.string());
+  const bool names_token_file = prefix != file.string() || !fs::exists(file);
+  if (names_token_file && fs::exists(prefix + ".idx")) return {{"data_path", prefix}};
   ISOBAR_CHECK(fs::exists(file), "--data ", file.string(), " does not exist");
   return {{"text_path", file}};
 }
@@ -142,13 +103,33 @@ std::string LanguageRecipe::fill(const Tokenizer& tokenizer, KeyOrigins& origins
   return filler.summary();
 }
 
-std::unique_ptr<OpenedRecipe> LanguageRecipe::open(KeyOrigins& origins, const OpenRequest&) {
-  const std::string whole = read_text(text.text_path);
+// Of a run on token files: as many training samples as the run takes, unless the config says how many there are.
+std::array<std::int64_t, 3> LanguageRecipe::samples_of_sets(KeyOrigins& origins, const OpenRequest& request) {
+  ISOBAR_CHECK(
+      text.train_samples || request.iterations, origins.where("num_epochs"),
+      " does not fit token files, whose order is made for a number of samples; set num_iters, or train_samples");
+  const std::int64_t batch = request.global_batch_size;
+  if (!text.train_samples) {
+    ISOBAR_CHECK(*request.iterations <= kMostTrainSamples / batch, origins.where("num_iters"), " asks for ",
+                 *request.iterations, " batches of ", batch, " samples, more than can be put in order");
+    KeyFiller(origins).fill("train_samples", text.train_samples, *request.iterations * batch);
+  }
+  const std::int64_t judged = text.eval_iters ? *text.eval_iters * batch : kAllSamples;
+  const bool has_test = !text.data_path.empty() || !text.test_data_path.empty();
+  return {*text.train_samples, judged, has_test ? judged : 0};
+}
+
+std::unique_ptr<OpenedRecipe> LanguageRecipe::open(KeyOrigins& origins, const OpenRequest& request) {
+  text.check_sources(origins);
+  const std::string whole = text.reads_token_files() ? "" : read_training_text(text);
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_for(text, whole);
   std::vector<std::string> sentences;
   if (const std::string filled = fill(*tokenizer, origins); !filled.empty())
     sentences.push_back("from the data: " + filled);
-  return std::make_unique<OpenedLanguage>(network_, text, whole, *tokenizer, std::move(sentences));
+  LanguageSets sets = text.reads_token_files() ? open_token_files(text, *tokenizer, samples_of_sets(origins, request))
+                                               : open_texts(text, whole, *tokenizer);
+  const TextInfo info = trained_info(*tokenizer, text, sets.trained_on);
+  return std::make_unique<OpenedLanguage>(network_, std::move(sets), info, std::move(sentences));
 }
 
 std::unique_ptr<OpenedSplit> LanguageRecipe::open_split(DataSplit split, const GivenWeights& weights) const {
@@ -157,8 +138,9 @@ std::unique_ptr<OpenedSplit> LanguageRecipe::open_split(DataSplit split, const G
 
 std::unique_ptr<TaskSource> LanguageRecipe::on_shapes() const {
   ISOBAR_CHECK(text.vocab_size, "the number of tokens is left to the data; set vocab_size");
-  return std::make_unique<LanguageOnShapes>(network_,
-                                            TextInfo{.vocabulary = *text.vocab_size, .seq_length = text.seq_length});
+  return std::make_unique<LanguageOnShapes>(
+      network_,
+      TextInfo{.vocabulary = *text.vocab_size, .seq_length = text.seq_length, .ignores_targets = text.eod_mask_loss});
 }
 
 std::unique_ptr<LanguageModel> LanguageRecipe::trained_model(const GivenWeights& weights, const ComputeOptions& compute,
@@ -166,14 +148,9 @@ std::unique_ptr<LanguageModel> LanguageRecipe::trained_model(const GivenWeights&
   return std::make_unique<LanguageModel>(network_, compute, trained_text_of(weights), device);
 }
 
-OpenedLanguage::OpenedLanguage(std::shared_ptr<const NetworkRecipe> network, const TextOptions& options,
-                               const std::string& text, const Tokenizer& tokenizer, std::vector<std::string> sentences)
-    : network_(std::move(network)),
-      train_(tokens_of(options, DataSplit::train, text, tokenizer), options.seq_length),
-      valid_(tokens_of(options, DataSplit::valid, text, tokenizer), options.seq_length),
-      test_(test_windows(options, text, tokenizer)),
-      info_(trained_info(tokenizer, options, train_.text())),
-      sentences_(std::move(sentences)) {}
+OpenedLanguage::OpenedLanguage(std::shared_ptr<const NetworkRecipe> network, LanguageSets sets, TextInfo info,
+                               std::vector<std::string> sentences)
+    : network_(std::move(network)), sets_(std::move(sets)), info_(std::move(info)), sentences_(std::move(sentences)) {}
 
 void OpenedLanguage::keep(const fs::path& kept) const {
   if (info_.characters.empty()) return;
@@ -186,7 +163,7 @@ void OpenedLanguage::keep(const fs::path& kept) const {
 void OpenedLanguage::check_start(const GivenWeights& weights) const {
   if (!describes_text(weights.settings)) return;
   const TextInfo trained = text_info_from(weights.settings);
-  ISOBAR_CHECK(trained.fingerprint == info_.fingerprint && trained.vocabulary == info_.vocabulary, train_.name(),
+  ISOBAR_CHECK(trained.fingerprint == info_.fingerprint && trained.vocabulary == info_.vocabulary, train().name(),
                ": its ", info_.vocabulary, " tokens of the tokenizer ", info_.tokenizer, " (fingerprint ",
                info_.fingerprint, ") are not those that ", weights.file.string(),
                " was trained on: ", trained.vocabulary, " of ", trained.tokenizer, " (", trained.fingerprint, ")");
@@ -195,7 +172,7 @@ void OpenedLanguage::check_start(const GivenWeights& weights) const {
 void OpenedLanguage::check_resume(const GivenWeights& weights) const {
   check_start(weights);
   if (!describes_text(weights.settings)) return;
-  ISOBAR_CHECK(text_info_from(weights.settings).trained_on == info_.trained_on, train_.name(),
+  ISOBAR_CHECK(text_info_from(weights.settings).trained_on == info_.trained_on, train().name(),
                ": this is not the text that ", weights.file.string(), " was trained on");
 }
 
@@ -212,15 +189,18 @@ std::unique_ptr<Task> OpenedLanguage::make_trained_task(const GivenWeights&, con
 OpenedLanguageSplit::OpenedLanguageSplit(std::shared_ptr<const NetworkRecipe> network, const TextOptions& options,
                                          DataSplit split, const GivenWeights& weights)
     : network_(std::move(network)), info_(trained_text_of(weights)) {
-  ISOBAR_CHECK(split != DataSplit::test || options.has_test(),
-               "there is no test set: name one by the config key test_text_path");
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options, info_);
   info_ = text_info(*tokenizer, info_.vocabulary, options.seq_length);
-  const bool reads_text_path =
-      split == DataSplit::train || (split == DataSplit::valid && options.valid_text_path.empty());
-  const std::string text = reads_text_path ? read_text(options.text_path) : "";
-  auto tokens = tokens_of(options, split, text, *tokenizer);
-  samples_ = std::make_unique<WholeTextWindows>(std::move(tokens), options.seq_length);
+  if (!options.reads_token_files()) {
+    samples_ = open_text(options, split, *tokenizer);
+    return;
+  }
+  std::array<std::int64_t, 3> samples{};
+  const auto set = static_cast<std::size_t>(split);
+  samples[set] = kAllSamples;
+  LanguageSets sets = open_token_files(options, *tokenizer, samples);
+  ISOBAR_CHECK(sets.sets[set] != nullptr, sets.notes.empty() ? "there is no such set" : sets.notes.back());
+  samples_ = std::move(sets.sets[set]);
 }
 
 std::unique_ptr<Task> OpenedLanguageSplit::make_task(const ComputeOptions& compute, Device device) const {

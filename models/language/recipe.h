@@ -1,16 +1,17 @@
-// The recipe of language models: files of text, perplexity, bits per byte.
+// The recipe of language models: files of text or token files, perplexity, bits per byte.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "data/text/text_windows.h"
 #include "models/language/language_model.h"
 #include "models/language/options.h"
+#include "models/language/sets.h"
 #include "models/recipe.h"
 
 namespace isobar {
@@ -22,7 +23,7 @@ class LanguageRecipe : public Recipe {
   TextOptions text;
 
   std::vector<KeyTable> keys() override;
-  // --data is a file of text.
+  // --data is a file of text, or a token file without its ending.
   std::vector<std::pair<std::string, std::filesystem::path>> paths_in(const std::filesystem::path& file) const override;
   std::unique_ptr<OpenedRecipe> open(KeyOrigins& origins, const OpenRequest& request) override;
   std::unique_ptr<OpenedSplit> open_split(DataSplit split, const GivenWeights& weights) const override;
@@ -34,20 +35,21 @@ class LanguageRecipe : public Recipe {
 
  private:
   std::string fill(const Tokenizer& tokenizer, KeyOrigins& origins);
+  std::array<std::int64_t, 3> samples_of_sets(KeyOrigins& origins, const OpenRequest& request);
 
   std::shared_ptr<NetworkRecipe> network_;
 };
 
-// The sets, in memory.
 class OpenedLanguage : public OpenedRecipe {
  public:
-  OpenedLanguage(std::shared_ptr<const NetworkRecipe> network, const TextOptions& options, const std::string& text,
-                 const Tokenizer& tokenizer, std::vector<std::string> sentences);
+  OpenedLanguage(std::shared_ptr<const NetworkRecipe> network, LanguageSets sets, TextInfo info,
+                 std::vector<std::string> sentences);
 
-  const Dataset& train() const override { return train_; }
-  const Dataset& valid() const override { return valid_; }
-  const Dataset* test() const override { return test_ ? &*test_ : nullptr; }
+  const Dataset& train() const override { return *sets_.of(DataSplit::train); }
+  const Dataset& valid() const override { return *sets_.of(DataSplit::valid); }
+  const Dataset* test() const override { return sets_.of(DataSplit::test); }
   std::vector<std::string> sentences() const override { return sentences_; }
+  std::vector<std::string> notes() const override { return sets_.notes; }
   // Writes the table of characters, characters.json, of a tokenizer that has one.
   void keep(const std::filesystem::path& kept) const override;
   void check_start(const GivenWeights& weights) const override;
@@ -59,9 +61,7 @@ class OpenedLanguage : public OpenedRecipe {
 
  private:
   const std::shared_ptr<const NetworkRecipe> network_;
-  const TrainingWindows train_;
-  const WholeTextWindows valid_;
-  const std::optional<WholeTextWindows> test_;  // none: the config has no test set
+  const LanguageSets sets_;
   const TextInfo info_;
   const std::vector<std::string> sentences_;
 };

@@ -4,6 +4,7 @@
 
 #include "comm/context_attention.h"
 #include "kernels/common/check.h"
+#include "models/key_value_cache.h"
 
 namespace isobar {
 namespace {
@@ -72,6 +73,9 @@ Tensor Attention::heads(const Tensor& qkv, Pass& pass) const {
       .dropout = pass.rate(spec_.attention_dropout),
       .key = pass.next_mask(),
       .window = {.samples = pass.window(), .heads = {heads_.begin, spec_.heads}, .queries = {}, .keys = {}}};
+  if (pass.cache() != nullptr && pass.cache()->is_step())
+    return pass.cache()->attend(qkv, pass.stage_number(), options);
+  if (pass.cache() != nullptr) pass.cache()->keep(qkv, pass.stage_number());
   return context_attention(qkv, options, stream_.axis(qkv, pass), parallel_.cp, parallel_.form);
 }
 

@@ -1,6 +1,7 @@
 #include "models/layers/embedding.h"
 
 #include "kernels/common/check.h"
+#include "models/key_value_cache.h"
 
 namespace isobar {
 namespace {
@@ -35,6 +36,8 @@ PositionTable::PositionTable(const Build& build, const std::string& name, const 
       weight_(build.parameters.add(table_of(name, spec, /*compute_copy=*/false))) {}
 
 Tensor PositionTable::operator()(const Tensor& x, const Pass& pass) const {
+  if (pass.cache() != nullptr && pass.cache()->is_step())
+    return add(x, embedding(pass.cache()->positions(), parameters_.get(weight_), parameters_.dtype()));
   const std::int64_t tokens = x.size(0) / pass.samples();
   ISOBAR_CHECK(tokens <= positions_, "a sample of ", tokens, " tokens is longer than the ", positions_,
                " positions of the network");

@@ -40,7 +40,8 @@ class PositionTable {
   // Registers name.weight [rows, C], which decays as weight matrices do.
   PositionTable(const Build& build, const std::string& name, const EmbeddingSpec& spec);
 
-  // x + the rows of positions 0 to T - 1; x [B·T, C] of whole samples. Error if there are fewer than T.
+  // x + the rows of positions 0 to T - 1; x [B·T, C] of whole samples. Error if there are fewer than T. Of a pass that
+  // continues texts by a token each, x [B, C]: the rows of the positions that the cache says.
   Tensor operator()(const Tensor& x, const Pass& pass) const;
   Weights weights() const { return {weight_}; }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -109,6 +110,68 @@ TEST_CASE("generate: a prompt's text depends on its number and the seed, and wha
              ContainsSubstring("a prompt of 21 tokens is longer than the 16 that the model was trained on"));
 }
 
+TEST_CASE("generate: many prompts from a file are continued as each alone, and the texts go to a file") {
+  const Texts here;
+  here.done(here.train("run", "--set num_iters=20"));
+  std::ofstream prompts(here.path("prompts.jsonl"));
+  for (int i = 0; i < 11; ++i) prompts << json{{"text", i % 2 == 0 ? "beta " : "gämma alpha "}} << "\n\n";
+  prompts.close();
+  const std::string flags = "--max-tokens 30 --seed 3 ";
+  const std::string said = here.written(
+      "run", flags + "--in " + here.path("prompts.jsonl").string() + " --out " + here.path("texts.jsonl").string());
+  CHECK_THAT(said, ContainsSubstring("texts.jsonl: 11 prompts, 330 tokens in "));
+  std::istringstream lines(here.file("texts.jsonl"));
+  std::vector<std::string> texts;
+  for (std::string line; std::getline(lines, line);) {
+    const json text = json::parse(line);
+    texts.push_back(text.at("text").get<std::string>() + text.at("continuation").get<std::string>());
+    CHECK(text.at("tokens").size() == (texts.size() % 2 == 1 ? 35 : 42));
+  }
+  REQUIRE(texts.size() == 11);
+  CHECK(texts[0] != texts[2]);
+  std::string both = here.written("run", flags + "--prompt 'beta ' --prompt 'gämma alpha '");
+  CHECK(both == texts[0] + "\n" + texts[1] + "\n");
+
+  const auto refusal = [&](const std::string& more) {
+    return here.command("generate --device cpu --weights " + here.path("run").string() + " " + more).err;
+  };
+  std::ofstream(here.path("prompts.jsonl")) << "{\"text\": \"beta\"}\n{\"txt\": \"beta\"}\n";
+  const std::string in = "--in " + here.path("prompts.jsonl").string();
+  CHECK_THAT(refusal(in), ContainsSubstring("prompts.jsonl, line 2: "));
+  CHECK_THAT(refusal(in + " --prompt a"), ContainsSubstring("--in and --prompt both name prompts"));
+  CHECK_THAT(refusal(in + " --out " + here.path("prompts.jsonl").string()),
+             ContainsSubstring("--in and --out are both"));
+  std::ofstream(here.path("prompts.jsonl")) << "\n";
+  CHECK_THAT(refusal(in), ContainsSubstring("prompts.jsonl has no prompts"));
+}
+
+TEST_CASE("a folder of Hugging Face is written, starts a run with the same loss, and is refused for another network") {
+  const Texts here;
+  here.done(here.train("run", "--set num_iters=20"));
+  const std::string folder = here.path("hf").string(), run = here.path("run").string();
+  const Outcome converted = here.command("weights convert --in " + run + " --to hf --out " + folder);
+  here.done(converted);
+  CHECK_THAT(converted.out,
+             ContainsSubstring("no tokenizer, since transformers has none for the tokenizer characters"));
+  const json config = json::parse(here.file("hf/config.json"));
+  CHECK(config.at("vocab_size") == 11);
+  CHECK(config.at("n_positions") == 16);
+  CHECK_THAT(here.command("weights convert --in " + run + " --to hf --out " + folder).err,
+             ContainsSubstring("exists already; a folder of Hugging Face is written to a new place"));
+  here.done(here.train("again", "--init " + folder + " --set num_iters=1 --set validate_every=1 --set lr=0"));
+  CHECK(json::parse(here.file("again/summary.json")).at("val_loss") ==
+        json::parse(here.file("run/summary.json")).at("val_loss"));
+  here.done(here.train("ranks", "--init " + folder + " --set num_iters=1 --set lr=0 --ranks 2 --tensor-parallel 2"));
+  CHECK(json::parse(here.file("ranks/summary.json")).at("val_loss").get<double>() ==
+        Approx(json::parse(here.file("run/summary.json")).at("val_loss").get<double>()).epsilon(1e-5));
+  CHECK_THAT(here.train("other", "--init " + folder + " --set num_heads=4").err,
+             ContainsSubstring("hf/config.json: n_head is 2, but num_heads is 4"));
+  CHECK_THAT(here.command("weights convert --in " + folder + " --to hf --out " + folder + "2").err,
+             ContainsSubstring("does not say what model it is of"));
+  here.done(here.command("weights convert --in " + folder + " --to isobar --out " +
+                         here.path("isobar.safetensors").string()));
+}
+
 TEST_CASE("a run on a text that is stopped and resumed ends with the same bits, and not on another text") {
   const Texts here;
   here.done(here.train("whole", "--set num_iters=40"));
@@ -123,6 +186,62 @@ TEST_CASE("a run on a text that is stopped and resumed ends with the same bits, 
                                      here.path("parts").string());
   CHECK(other.status != 0);
   CHECK_THAT(other.err, ContainsSubstring("words.txt"));
+}
+
+// Documents of the same words, of one to seven of them, as a token file of bytes.
+std::string write_documents(const Texts& here) {
+  std::ofstream file(here.path("documents.txt"));
+  std::istringstream all(words(500));
+  int left = 1, document = 0;
+  for (std::string word; all >> word; file << word << (--left > 0 ? " " : "\n\n"))
+    if (left == 0) left = 1 + ++document % 7;
+  file.close();
+  here.done(here.command("data preprocess --text --separator '' --tokenizer-type bytes --append-eod --input " +
+                         here.path("documents.txt").string() + " --output-prefix " + here.path("some").string()));
+  return here.path("some_text_document").string();
+}
+
+TEST_CASE("a run on token files learns, and resumes with the same bits, by the samples that it has consumed") {
+  const Texts here;
+  const std::string prefix = write_documents(here);
+  const auto train = [&](const std::string& run, const std::string& more) {
+    return here.SmallRuns::train(run, "--data " + prefix +
+                                          " --set tokenizer=bytes --set split=\"8,1,1\" --set eval_iters=2"
+                                          " --set eod_mask_loss=true " +
+                                          more);
+  };
+  here.done(train("whole", "--set num_iters=40"));
+  const json summary = json::parse(here.file("whole/summary.json"));
+  CHECK(summary.at("val_loss") < 2.5);
+  CHECK(summary.contains("test_loss"));
+  CHECK_THAT(here.file("whole/out.log"),
+             ContainsSubstring("320 training samples, 40 iterations an epoch, 16 validation"));
+
+  here.done(train("parts", "--set num_iters=20 --set train_samples=320"));
+  here.done(here.command("train --resume --set num_iters=40 --threads 1 --device cpu --run-dir " +
+                         here.path("parts").string()));
+  CHECK(here.file("parts/checkpoints/step_00000040/model.safetensors") ==
+        here.file("whole/checkpoints/step_00000040/model.safetensors"));
+  CHECK(metrics_of(here.path("parts")) == metrics_of(here.path("whole")));
+
+  // Two ranks see the same samples, whose targets count alike.
+  here.done(train("exact", "--set num_iters=3 --set dtype=fp64 --set log_every=1"));
+  here.done(train("ranks", "--set num_iters=3 --set dtype=fp64 --set log_every=1 --ranks 2"));
+  const std::vector<json> serial = metrics_of(here.path("exact")), other = metrics_of(here.path("ranks"));
+  REQUIRE(serial.size() == other.size());
+  for (std::size_t i = 0; i < serial.size(); ++i)
+    CHECK(other[i].at("loss").get<double>() == Approx(serial[i].at("loss").get<double>()).epsilon(1e-12));
+
+  const Outcome another = here.command(
+      "train --resume --set num_iters=60 --set data_seed=5 --threads 1 --device cpu "
+      "--run-dir " +
+      here.path("parts").string());
+  CHECK(another.status != 0);
+  CHECK_THAT(another.err, ContainsSubstring("data_seed"));
+  const Outcome judged =
+      here.command("evaluate --split test --device cpu --threads 1 --weights " + here.path("whole").string());
+  here.done(judged);
+  CHECK_THAT(judged.out, ContainsSubstring("bits per byte"));
 }
 
 TEST_CASE("ranks train on a text as one does") {

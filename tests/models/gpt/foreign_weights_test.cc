@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
+#include "tests/harness/data_files.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
@@ -41,12 +43,16 @@ OwnedTensors small_gpt() {
 
 class Files {
  public:
-  SafetensorsFile write(const OwnedTensors& weights) const {
-    std::vector<TensorBytes> tensors;
-    for (const auto& [name, tensor] : weights) tensors.push_back({tensor.info, tensor.bytes});
-    write_safetensors(folder_ / "w.safetensors", tensors);
-    return SafetensorsFile(folder_ / "w.safetensors");
+  ForeignWeights write(const OwnedTensors& weights) const {
+    write_file("w.safetensors", weights);
+    return read_foreign_weights(folder_ / "w.safetensors");
   }
+  void write_file(const std::string& name, const OwnedTensors& weights) const {
+    std::vector<TensorBytes> tensors;
+    for (const auto& [key, tensor] : weights) tensors.push_back({tensor.info, tensor.bytes});
+    write_safetensors(folder_ / name, tensors);
+  }
+  const testing::TemporaryFolder& folder() const { return folder_; }
 
  private:
   testing::TemporaryFolder folder_;
@@ -70,7 +76,7 @@ TEST_CASE("foreign weights: there and back are the same bytes, and the file says
   const Files files;
   for (const GptNames names : {GptNames::isobar, GptNames::nanogpt, GptNames::huggingface}) {
     const OwnedTensors there = gpt_from_isobar(small_gpt(), names);
-    const SafetensorsFile file = files.write(there);
+    const ForeignWeights file = files.write(there);
     CHECK(names_of_gpt(file) == names);
     CHECK(same(gpt_to_isobar(file), small_gpt()));
   }
@@ -130,6 +136,62 @@ TEST_CASE("foreign weights: what is no GPT is refused, and rows of the table are
   CHECK(longer.back() == 0);
   set_vocabulary_rows(weights, 5);
   CHECK(same(weights, small_gpt()));
+}
+
+TEST_CASE("foreign weights: a folder's parts are read together, and an index that names none is refused") {
+  const Files files;
+  const OwnedTensors hf = gpt_from_isobar(small_gpt(), GptNames::huggingface);
+  OwnedTensors first, second;
+  nlohmann::json map;
+  for (const auto& [name, tensor] : hf) {
+    const bool is_first = first.size() < hf.size() / 2;
+    (is_first ? first : second)[name] = tensor;
+    map[name] = is_first ? "a.safetensors" : "b.safetensors";
+  }
+  files.write_file("a.safetensors", first);
+  files.write_file("b.safetensors", second);
+  const std::string index = files.folder() / "model.safetensors.index.json";
+  const auto read = [&](const nlohmann::json& json) {
+    testing::write_text(index, json.dump());
+    return gpt_to_isobar(read_foreign_weights(files.folder().path()));
+  };
+  CHECK(same(read({{"weight_map", map}}), small_gpt()));
+  CHECK(testing::error_of([&] {
+          read({{"weight_map", nlohmann::json::object()}});
+        }) == index + " names no files of weights");
+  CHECK(testing::error_of([&] {
+          read({{"weight_map", {{"x", "../a.safetensors"}}}});
+        }) == index + ": the file of x is \"../a.safetensors\", which is no file's name");
+  files.write_file("b.safetensors", hf);
+  CHECK(testing::error_of([&] {
+          read({{"weight_map", map}});
+        }).starts_with("two tensors of the file are transformer."));
+}
+
+TEST_CASE("foreign weights: zero biases stand for those that a network does not have") {
+  OwnedTensors weights = small_gpt();
+  add_zero_biases(weights);
+  for (const char* layer : {"norm", "blocks.0.norm1", "blocks.0.norm2", "blocks.0.mlp.fc1", "blocks.0.mlp.fc2"}) {
+    INFO(layer);
+    const OwnedTensor& bias = weights.at(std::string(layer) + ".bias");
+    CHECK(bias.info.shape[0] == weights.at(std::string(layer) + ".weight").info.shape[0]);
+    CHECK(std::ranges::all_of(values_of(bias), [](float value) { return value == 0; }));
+  }
+  CHECK(values_of(weights.at("blocks.0.attn.q.bias")) == values_of(small_gpt().at("blocks.0.attn.q.bias")));
+  CHECK_FALSE(weights.contains("wte.bias"));
+  CHECK_FALSE(weights.contains("wpe.bias"));
+}
+
+TEST_CASE("foreign weights: tensors in memory are read as those of a file") {
+  const OwnedTensorReader reader("somewhere", small_gpt());
+  const TensorInfo* table = reader.find("wte.weight");
+  REQUIRE(table != nullptr);
+  CHECK(reader.find("x") == nullptr);
+  CHECK(reader.tensors().size() == small_gpt().size());
+  std::vector<double> three(3);
+  reader.read(*table, 4, 3, DType::fp64, reinterpret_cast<std::byte*>(three.data()));
+  const std::vector<float> all = values_of(small_gpt().at("wte.weight"));
+  CHECK(three == std::vector<double>{all[4], all[5], all[6]});
 }
 
 }  // namespace isobar

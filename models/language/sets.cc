@@ -1,0 +1,111 @@
+#include "models/language/sets.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "data/text/character_tokenizer.h"
+#include "data/text/text_data.h"
+#include "data/text/text_windows.h"
+#include "data/text/utf8.h"
+#include "engine/files/checksum.h"
+#include "engine/files/reader.h"
+#include "kernels/common/check.h"
+
+namespace isobar {
+namespace {
+
+std::string read_text(const std::string& path) {
+  std::string text = read_file(path);
+  if (const std::optional<std::size_t> bad = first_invalid_byte(text))
+    throw_error(path, ": byte ", *bad + 1, " (in line ",
+                1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(*bad), '\n'), ") is not UTF-8");
+  ISOBAR_CHECK(!text.empty(), path, ": the file is empty");
+  return text;
+}
+
+std::shared_ptr<const TokenText> tokens_of(const Tokenizer& tokenizer, std::string_view text, const std::string& name) {
+  try {
+    return std::make_shared<const TokenText>(TokenText{name, tokenizer.encode(text)});
+  } catch (const Error& error) {
+    throw_error(name, ": ", error.what());
+  }
+}
+
+// The tokens of a set. text: of text_path.
+std::shared_ptr<const TokenText> tokens_of(const TextOptions& options, DataSplit split, const std::string& text,
+                                           const Tokenizer& tokenizer) {
+  if (split == DataSplit::test) return tokens_of(tokenizer, read_text(options.test_text_path), options.test_text_path);
+  const bool has_own_file = !options.valid_text_path.empty();
+  if (split == DataSplit::valid && has_own_file)
+    return tokens_of(tokenizer, read_text(options.valid_text_path), options.valid_text_path);
+  const auto [first, rest] = cut_text(text, has_own_file ? 0 : options.valid_fraction);
+  return tokens_of(tokenizer, split == DataSplit::train ? first : rest, options.text_path);
+}
+
+}  // namespace
+
+std::string read_training_text(const TextOptions& options) {
+  return read_text(options.text_path);
+}
+
+TokenizerOptions tokenizer_options(const TextOptions& options) {
+  return {.type = name_of_enum(options.tokenizer),
+          .vocab_file = options.vocab_file,
+          .merge_file = options.merge_file,
+          .model = options.tokenizer_model};
+}
+
+std::unique_ptr<Tokenizer> tokenizer_for(const TextOptions& options, const std::string& text) {
+  if (options.reads_token_files() || options.tokenizer != TokenizerKind::characters)
+    return open_tokenizer(tokenizer_options(options));
+  std::set<char32_t> characters;
+  add_characters(text, characters);
+  return std::make_unique<CharacterTokenizer>(characters);
+}
+
+LanguageSets open_texts(const TextOptions& options, const std::string& text, const Tokenizer& tokenizer) {
+  LanguageSets opened;
+  const auto trained = tokens_of(options, DataSplit::train, text, tokenizer);
+  opened.sets[0] = std::make_unique<TrainingWindows>(trained, options.seq_length);
+  for (const DataSplit split : {DataSplit::valid, DataSplit::test})
+    if (split == DataSplit::valid || !options.test_text_path.empty())
+      opened.sets[static_cast<std::size_t>(split)] =
+          std::make_unique<WholeTextWindows>(tokens_of(options, split, text, tokenizer), options.seq_length);
+  opened.trained_on = fingerprint_text(xxh64(std::as_bytes(std::span(trained->ids))));
+  return opened;
+}
+
+std::unique_ptr<const Dataset> open_text(const TextOptions& options, DataSplit split, const Tokenizer& tokenizer) {
+  ISOBAR_CHECK(split != DataSplit::test || !options.test_text_path.empty(),
+               "there is no test set: name one by the config key test_text_path");
+  const bool reads_text_path =
+      split == DataSplit::train || (split == DataSplit::valid && options.valid_text_path.empty());
+  const std::string text = reads_text_path ? read_text(options.text_path) : "";
+  return std::make_unique<WholeTextWindows>(tokens_of(options, split, text, tokenizer), options.seq_length);
+}
+
+LanguageSets open_token_files(const TextOptions& options, const Tokenizer& tokenizer,
+                              const std::array<std::int64_t, 3>& samples) {
+  TextData data = open_text_data(
+      {.data_path = options.data_path.words,
+       .split = options.split,
+       .rule = options.split_rule,
+       .paths = {options.train_data_path.words, options.valid_data_path.words, options.test_data_path.words},
+       .seq_length = options.seq_length,
+       .samples = samples,
+       .may_lack_test = true,
+       .seed = static_cast<std::uint32_t>(options.data_seed),
+       .eod_mask_loss = options.eod_mask_loss,
+       .vocabulary = tokenizer.size(),
+       .eod = tokenizer.specials().eod,
+       .fingerprint = fingerprint_text(tokenizer.fingerprint())});
+  LanguageSets opened{.trained_on = fingerprint_text(data.trained_on), .notes = std::move(data.notes)};
+  std::ranges::move(data.sets, opened.sets.begin());
+  return opened;
+}
+
+}  // namespace isobar

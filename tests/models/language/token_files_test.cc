@@ -1,0 +1,272 @@
+// A language model on token files: which samples a run and its validation have, in which order, which targets count,
+// and which files, options and samples are refused.
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/train/loaders.h"
+#include "data/text/byte_tokenizer.h"
+#include "data/text/token_file.h"
+#include "data/text/token_samples.h"
+#include "data/text/token_writer.h"
+#include "kernels/cross_entropy.h"
+#include "models/gpt/recipe.h"
+#include "models/language/recipe.h"
+#include "tests/harness/error_of.h"
+#include "tests/harness/forecast_config.h"
+#include "tests/harness/temporary_folder.h"
+#include "tests/harness/testing.h"
+
+namespace isobar {
+namespace {
+
+using testing::ContainsSubstring;
+
+using Ids = std::vector<std::int32_t>;
+
+constexpr std::int32_t kEod = 256;  // of bytes
+
+// A folder with token files of bytes: document d has tokens d, d + 1, ... and the end of the document.
+class TokenFiles {
+ public:
+  std::string write(const std::string& name, int documents, int length, std::string fingerprint = "") const {
+    if (fingerprint.empty()) fingerprint = fingerprint_text(ByteTokenizer().fingerprint());
+    TokenWriter writer(file(name), TokenType::u16, ExistingFile::replaced);
+    for (int d = 0; d < documents; ++d) {
+      Ids tokens;
+      for (int i = 0; i + 1 < length; ++i) tokens.push_back((d + i) % 256);
+      tokens.push_back(kEod);
+      writer.add_sequence(tokens);
+      writer.end_document();
+    }
+    writer.finish({.tokenizer = "bytes", .fingerprint = fingerprint, .vocabulary = 258, .eod = kEod, .has_eod = true});
+    return file(name);
+  }
+  std::string file(const std::string& name) const { return (folder_ / name).string(); }
+
+  RunConfig config(std::vector<std::string> assignments = {}) const {
+    const std::vector<std::string> first{"task=language_model", "tokenizer=bytes",    "seq_length=4",
+                                         "embed_dim=8",         "num_heads=1",        "depth=1",
+                                         "split=\"8,1,1\"",     "global_batch_size=2"};
+    assignments.insert(assignments.begin(), first.begin(), first.end());
+    return read_config(testing::entries_of(assignments));
+  }
+  // Of a run of 6 iterations of 2 samples.
+  std::unique_ptr<OpenedRecipe> opened(const std::vector<std::string>& assignments) const {
+    RunConfig made = config(assignments);
+    return made.recipe->open(made.origins, {.global_batch_size = 2, .iterations = 6});
+  }
+  std::string refusal(const std::vector<std::string>& assignments) const {
+    return testing::error_of([&] { opened(assignments); });
+  }
+
+ private:
+  testing::TemporaryFolder folder_;
+};
+
+std::string assigned(const std::string& key, const std::string& path) {
+  return key + "=" + path;
+}
+
+Ids tokens_of(const Dataset& set, std::int64_t sample, const char* tensor = "tokens") {
+  const Batch batch = read_batch(set, std::vector<std::int64_t>{sample});
+  const std::vector<double> values = tensor_of(batch, tensor).to_vector();
+  return {values.begin(), values.end()};
+}
+
+std::unique_ptr<LanguageModel> tiny_model(const TextInfo& info) {
+  const auto network = std::make_shared<GptRecipe>(
+      GptOptions{.embed_dim = 8, .depth = 1, .num_heads = 1, .positions = info.seq_length, .init_std = 0.3});
+  return std::make_unique<LanguageModel>(network, ComputeOptions{}, info, Device{});
+}
+
+Tensor ids_of(const Shape& shape, const std::vector<double>& values) {
+  Tensor ids = Tensor::empty(shape, DType::i32, Device{});
+  ids.set_values(values);
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("token files: a run has its samples in Megatron's order, and a validation always the same ones") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 20, 6);
+  const auto data = files.opened({assigned("data_path", a), "eval_iters=3"});
+  CHECK(data->sentences() == std::vector<std::string>{"from the data: vocab_size 258, positions 4"});
+  CHECK(data->train().samples() == 12);
+  CHECK(data->valid().samples() == 6);
+  REQUIRE(data->test() != nullptr);
+  CHECK(data->test()->samples() == 6);
+
+  const auto documents = std::make_shared<TokenFile>(a);
+  const TokenSamples expected(documents, {.first = 0, .last = 16, .seq_length = 4, .samples = 12, .seed = 1234});
+  const TokenSamples judged(documents, {.first = 16, .last = 18, .seq_length = 4, .samples = 6, .seed = 1234});
+  for (std::int64_t i = 0; i < 12; ++i) CHECK(tokens_of(data->train(), i) == tokens_of(expected, i));
+  for (std::int64_t i = 0; i < 6; ++i) CHECK(tokens_of(data->valid(), i) == tokens_of(judged, i));
+  const auto seeded = files.opened({assigned("data_path", a), "data_seed=7"});
+  bool differs = false;
+  for (std::int64_t i = 0; i < 12; ++i) differs |= tokens_of(seeded->train(), i) != tokens_of(expected, i);
+  CHECK(differs);
+  CHECK(seeded->valid().samples() == 2);  // all: (2 documents of 6 tokens - 1) / 4
+
+  // The order is the set's own: nobody shuffles it again, and a resumed run finds its place by what is consumed.
+  Loaders loaders(data->train(), data->valid(), {.shuffle = true}, {.global_batch_size = 2}, 5, Device{});
+  CHECK(loaders.next()->samples == std::vector<std::int64_t>{0, 1});
+  CHECK(loaders.next()->samples == std::vector<std::int64_t>{2, 3});
+  loaders.seek({0, 5});
+  CHECK(loaders.next()->samples == std::vector<std::int64_t>{10, 11});
+}
+
+TEST_CASE("token files: paths of each set, blends with and without weights, and shares that are too small for a test") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 20, 6), b = files.write("b", 40, 6), c = files.write("c", 3, 6);
+  const auto own = files.opened({assigned("train_data_path", a), assigned("valid_data_path", c)});
+  CHECK(own->valid().name() == c);
+  CHECK(own->valid().samples() == 4);  // (18 - 1) / 4
+  CHECK(own->test() == nullptr);
+  CHECK(own->notes().empty());
+
+  const std::string blend = "data_path=[3,\"" + a + "\",1,\"" + b + "\"]";
+  const auto mixed = files.opened({blend});
+  CHECK(mixed->train().samples() == 12);
+  CHECK(mixed->valid().samples() == 2 + 5);  // every sample of 2 and of 4 documents
+  std::map<Ids, int> seen;
+  for (std::int64_t i = 0; i < 7; ++i) ++seen[tokens_of(mixed->valid(), i)];
+  CHECK(seen.size() == 7);
+  const auto judged = files.opened({blend, "eval_iters=40"});
+  CHECK(judged->valid().samples() == 80);
+
+  const auto small = files.opened({assigned("data_path", a), "split=\"18,2,0\""});
+  CHECK(small->test() == nullptr);
+  CHECK(small->notes() == std::vector<std::string>{"there is no test set: split 18,2,0 gives it no whole sample"});
+  CHECK_THAT(files.refusal({assigned("data_path", a), "split=\"20,0,0\""}),
+             ContainsSubstring("valid has no documents, but all samples are taken of it: of 20 documents, split 20,0,0 "
+                               "gives 20 to train, 0 to valid and 0 to test"));
+  CHECK_THAT(files.refusal({"data_path=[\"" + c + "\",\"" + c + "\"]", "split=\"2,1,0\""}),
+             ContainsSubstring("train: 12 samples are taken of a blend without weights of " + c + ", " + c +
+                               ", which has only 4 in one epoch; give weights"));
+  CHECK_THAT(files.refusal({assigned("data_path", c), "split=\"2,1,0\"", "seq_length=6"}),
+             ContainsSubstring("1 documents hold 6 tokens, fewer than a sample of 6 + 1"));
+}
+
+TEST_CASE("token files: both rules of rounding a split") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 1000, 6);
+  const auto samples = [&](const char* rule) {
+    return files.opened({assigned("data_path", a), "split=\"1,1,1\"", assigned("split_rule", rule)})->valid().samples();
+  };
+  CHECK(samples("legacy") == (333 * 6 - 1) / 4);
+  CHECK(samples("core") == (334 * 6 - 1) / 4);
+}
+
+TEST_CASE("token files: behind the end of a document no target counts, if eod_mask_loss says so") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 20, 6);
+  const auto data = files.opened({assigned("data_path", a), "eod_mask_loss=true"});
+  std::int64_t ignored = 0, counted = 0;
+  for (std::int64_t i = 0; i < 12; ++i) {
+    const Ids tokens = tokens_of(data->train(), i), targets = tokens_of(data->train(), i, "target");
+    for (std::size_t t = 0; t < 4; ++t) {
+      CHECK(targets[t] == (tokens[t] == kEod ? kIgnoredLabel : tokens[t + 1]));
+      ++(targets[t] == kIgnoredLabel ? ignored : counted);
+    }
+  }
+  CHECK(ignored > 4);
+  const auto task = data->make_task({}, Device{});
+  CHECK_FALSE(task->counts_samples());
+  std::vector<std::int64_t> all(12);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
+  CHECK(task->weight(read_batch(data->train(), all)) == static_cast<double>(counted));
+  // A plain run counts samples: all have as many targets.
+  CHECK(files.opened({assigned("data_path", a)})->make_task({}, Device{})->counts_samples());
+}
+
+TEST_CASE("token files: what contradicts itself or the files is refused") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 20, 6), other = files.write("other", 20, 6, "0123456789abcdef");
+  CHECK(files.refusal({assigned("data_path", other)}) ==
+        other + " was made by another tokenizer: its bytes 0123456789abcdef, the run's " +
+            fingerprint_text(ByteTokenizer().fingerprint()));
+  CHECK_THAT(files.refusal({assigned("data_path", a), "positions=3"}),
+             ContainsSubstring("must be at most positions (3), not 4"));
+  CHECK_THAT(files.refusal({assigned("data_path", a), assigned("train_data_path", a)}),
+             ContainsSubstring("data_path in --set and the paths of each set exclude each other"));
+  CHECK_THAT(files.refusal({assigned("train_data_path", a)}),
+             ContainsSubstring("valid_data_path is empty; where sets have paths of their own"));
+  CHECK_THAT(files.refusal({assigned("data_path", a), assigned("valid_text_path", "v.txt")}),
+             ContainsSubstring("valid_text_path in --set means nothing to token files"));
+  CHECK_THAT(files.refusal({assigned("data_path", a), "tokenizer=characters"}),
+             ContainsSubstring("characters needs tokenizer_model to read token files"));
+  CHECK_THAT(files.refusal({"eod_mask_loss=true"}), ContainsSubstring("needs token files"));
+  CHECK_THAT(files.refusal({assigned("data_path", files.file("none"))}), ContainsSubstring("none.idx"));
+  CHECK_THAT(files.refusal({"data_path=[1,\"" + a + "\",\"" + a + "\"]"}),
+             ContainsSubstring("are neither paths alone nor a weight before each path"));
+  RunConfig epochs = files.config({assigned("data_path", a), "num_epochs=2"});
+  CHECK_THAT(testing::error_of([&] { epochs.recipe->open(epochs.origins, {.global_batch_size = 2}); }),
+             ContainsSubstring("num_epochs in --set does not fit token files"));
+}
+
+TEST_CASE("token files: a run goes on with the files, the split and the order that it began with") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 20, 6);
+  const auto data = files.opened({assigned("data_path", a)});
+  const GivenWeights weights{"w.safetensors", data->make_task({}, Device{})->settings()};
+  CHECK_NOTHROW(files.opened({assigned("data_path", a)})->check_resume(weights));
+  CHECK_NOTHROW(files.opened({assigned("data_path", a), "eval_iters=1"})->check_resume(weights));
+  for (const std::string other : {"split=\"7,2,1\"", "data_seed=1", "train_samples=14", "eod_mask_loss=true"}) {
+    INFO(other);
+    const auto changed = files.opened({assigned("data_path", a), other});
+    CHECK_NOTHROW(changed->check_start(weights));
+    CHECK(testing::error_of([&] { changed->check_resume(weights); }) ==
+          a + ": this is not the text that w.safetensors was trained on");
+  }
+  files.write("a", 20, 7);
+  CHECK_THROWS(files.opened({assigned("data_path", a)})->check_resume(weights));
+}
+
+TEST_CASE("token files: one set is opened to judge weights by it, whole") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 20, 6);
+  const auto data = files.opened({assigned("data_path", a), "eval_iters=3"});
+  const GivenWeights weights{"w.safetensors", data->make_task({}, Device{})->settings()};
+  RunConfig config = files.config({assigned("data_path", a), "vocab_size=258", "positions=4", "train_samples=12"});
+  CHECK(config.recipe->open_split(DataSplit::valid, weights)->samples().samples() == 2);
+  CHECK(config.recipe->open_split(DataSplit::train, weights)->samples().samples() == (16 * 6 - 1) / 4);
+  RunConfig none =
+      files.config({assigned("data_path", a), "vocab_size=258", "positions=4", "train_samples=12", "split=\"18,2,0\""});
+  CHECK(testing::error_of([&] { none.recipe->open_split(DataSplit::test, weights); }) ==
+        "there is no test set: split 18,2,0 gives it no whole sample");
+}
+
+TEST_CASE("token files: --data names one by its prefix or its files, and a text by its name") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 2, 6);
+  const RunConfig config = files.config();
+  for (const char* ending : {"", ".idx", ".bin"}) {
+    const auto paths = config.recipe->paths_in(a + ending);
+    REQUIRE(paths.size() == 1);
+    CHECK(paths[0].first == "data_path");
+    CHECK(paths[0].second == a);
+  }
+  CHECK(config.recipe->paths_in(a + ".json")[0].first == "text_path");
+}
+
+TEST_CASE("a language model refuses samples of documents that do not see each other") {
+  const auto model = tiny_model({.vocabulary = 7, .seq_length = 3});
+  Batch batch{{"tokens", ids_of({1, 4}, {1, 2, 3, 4})}};
+  CHECK_NOTHROW(model->loss(batch, {}));
+  for (const auto& [tensor, option] :
+       {std::pair("key_begin", "reset_attention_mask"), std::pair("position", "reset_position_ids")}) {
+    Batch packed = batch;
+    packed[tensor] = ids_of({1, 3}, {0, 0, 2});
+    const std::string refused = std::string("the samples have \"") + tensor + "\" (" + option +
+                                "): attention and positions of a language model are those of whole samples";
+    CHECK(testing::error_of([&] { model->loss(packed, {}); }) == refused);
+    const std::unique_ptr<Metrics> metrics = model->metrics();
+    CHECK(testing::error_of([&] { model->score(packed, *metrics); }) == refused);
+  }
+}
+
+}  // namespace isobar

@@ -33,8 +33,7 @@ void shuffle(std::span<const std::byte> from, std::size_t element, std::vector<s
   const std::size_t elements = from.size() / element, shuffled = elements * element;
   for (std::size_t k = 0; k < element; ++k)
     for (std::size_t i = 0; i < elements; ++i) to[k * elements + i] = from[i * element + k];
-  std::copy(from.begin() + static_cast<std::ptrdiff_t>(shuffled), from.end(),
-            to.begin() + static_cast<std::ptrdiff_t>(shuffled));
+  for (std::size_t i = shuffled; i < from.size(); ++i) to[i] = from[i];
 }
 
 }  // namespace isobar

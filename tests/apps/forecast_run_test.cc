@@ -8,6 +8,7 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numbers>
 #include <random>
 #include <span>
 #include <string>
@@ -182,6 +183,16 @@ TEST_CASE("forecasts: leads are scored where there is truth, and the number of s
   CHECK(alone.at("rmse").at("t2m").at(2) == json.at("rmse").at("t2m").at(2));
   CHECK(two.at("rmse").at("t2m").at(1) == json.at("rmse").at("t2m").at(1));
   CHECK(two.at("persistence_rmse").at("u10").at(1) == json.at("persistence_rmse").at("u10").at(1));
+  // Persistence by hand: the state of step 20 for that of step 21.
+  const std::vector<float> before = weather(20, 1, 1, 0), after = weather(21, 1, 1, 0);
+  double sum = 0, weights = 0;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    const double weight = std::cos((i / kColumns % 3 == 0 ? 67.5 : 22.5) * std::numbers::pi / 180);
+    sum += weight * std::pow(static_cast<double>(after[i]) - static_cast<double>(before[i]), 2);
+    weights += weight;
+  }
+  const double persistence = alone.at("persistence_rmse").at("t2m").at(0).get<double>();
+  CHECK(std::abs(persistence / std::sqrt(sum / weights) - 1) < 1e-5);
   const Outcome table = here.forecast("whole", "", "--starts 20:24 --steps 4");
   CHECK_THAT(table.out, ContainsSubstring("  starts\n"));
   CHECK_THAT(table.out, ContainsSubstring("-            -       0\n"));  // no truth at +24 h
@@ -208,6 +219,17 @@ TEST_CASE(
   here.done(here.forecast("whole", "whole.nc", "--start 2017-12-31T12 --steps 4"));
   here.done(here.forecast("past", "past.nc", "--start 2017-12-31T12 --steps 4"));
   CHECK(here.values("past.nc", "t2m") == here.values("whole.nc", "t2m"));
+  // The forcing of the step after the start is read for the second lead, and not before.
+  here.write("other/one", 0, 11, 14);
+  std::vector<float> forcing = weather(0, 14, 1, 2);
+  for (std::size_t i = 11 * kRows * kColumns; i < 12 * kRows * kColumns; ++i) forcing[i] += 3;
+  here.write_file("other/one_forcing", {"ssrd"}, {"J m-2"}, hours(0, 14), forcing);
+  here.done(here.forecast("other", "other.nc", "--start 2017-12-31T12 --steps 4"));
+  const std::vector<float> other = here.values("other.nc", "t2m"), same = here.values("past.nc", "t2m");
+  for (std::size_t lead = 0; lead < 4; ++lead) {
+    const auto first = static_cast<std::ptrdiff_t>(lead * kRows * kColumns), end = first + kRows * kColumns;
+    CHECK(std::equal(other.begin() + first, other.begin() + end, same.begin() + first) == (lead == 0));
+  }
   here.refused(
       here.forecast("past", "no.nc", "--start 2017-12-31T12 --steps 5"),
       "a forecast of 5 steps from 2017-12-31T12:00 (step 10): the data have no ssrd at 2018-01-01T12:00, which "

@@ -386,10 +386,11 @@ TEST_CASE("an optimizer refuses ranges that overlap, are reversed, or lie outsid
   const auto refused = [&](std::vector<OwnedRange> ranges, const std::string& sentence) {
     CHECK_THROWS_WITH(Optimizer(parameters, {}, std::move(ranges)), sentence);
   };
-  refused({{{0, 10}}, {{9, 20}}}, "the optimizer's range [9, 20) does not follow element 10 of 2176");
-  refused({{{10, 9}}}, "the optimizer's range [10, 9) does not follow element 0 of 2176");
-  refused({{{-1, 9}}}, "the optimizer's range [-1, 9) does not follow element 0 of 2176");
-  refused({{{0, 2177}}}, "the optimizer's range [0, 2177) does not follow element 0 of 2176");
+  refused({{{0, 10}}, {{9, 20}}},
+          "the optimizer's range [9, 20) does not follow element 10 of the 2176 that are trained");
+  refused({{{10, 9}}}, "the optimizer's range [10, 9) does not follow element 0 of the 2176 that are trained");
+  refused({{{-1, 9}}}, "the optimizer's range [-1, 9) does not follow element 0 of the 2176 that are trained");
+  refused({{{0, 2177}}}, "the optimizer's range [0, 2177) does not follow element 0 of the 2176 that are trained");
 }
 
 }  // namespace isobar

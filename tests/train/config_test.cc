@@ -327,7 +327,8 @@ TEST_CASE("a value of the wrong type is told with key and file") {
       {"img_size=[360]", "a list of 2, each an integer"},
       {"img_size=360", "a list of 2"},
       {"train_range=[1,2,3]", "a list of 2, each an integer, or a list of 2, each a string in UTF-8, or null"},
-      {"channel_weights=[1,\"a\"]", "a list, each a number, or null"},
+      {"channel_weights=[1,\"a\"]",
+       "a list, each a number, or an object, each of whose values is a number, or a string"},
       {"limit_nsamples=many", "an integer, or null"},
   }));
   CHECK_THROWS_WITH(with({assignment}), ContainsSubstring("config key ") && ContainsSubstring("in --set must be") &&
@@ -511,6 +512,7 @@ TEST_CASE("every key survives config.json") {
                                              "cuda_graph=true",
                                              "autotune=false",
                                              "seed=7",
+                                             "freeze=[\"pos_embed\"]",
                                              "loss=relative_l2_weighted",
                                              "channel_weights=[0.1,2]",
                                              "picture_channels=[\"a\"]",

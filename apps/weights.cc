@@ -109,8 +109,8 @@ void convert_to_folder(const ConvertFlags& o, const fs::path& file) {
 void convert(const ConvertFlags& o) {
   const fs::path file = weights_at(o.in);
   const GptNames to = kNamesOfGpt.at(o.to);
-  check_output("--out", o.out, {.weights = file, .data = {}, .statistics = {}});
   if (to == GptNames::huggingface && fs::path(o.out).extension() != ".safetensors") return convert_to_folder(o, file);
+  check_output("--out", o.out, {.weights = file, .data = {}, .statistics = {}});
   ISOBAR_CHECK(o.config.assignments.empty(), "--set is for a folder of Hugging Face (--to hf --out FOLDER)");
   convert_to_file(o, read_foreign_weights(file), to);
 }

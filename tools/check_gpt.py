@@ -75,7 +75,7 @@ class Isobar:
         return self.folder / f"{name}_text_document"
 
     def train(self, run, init, **keys):
-        sets = {"train_data_path": self.folder / "train_text_document", "valid_data_path": self.folder /
+        sets = {"train_token_path": self.folder / "train_text_document", "valid_token_path": self.folder /
                 "valid_text_document", "vocab_file": self.data / "gpt2_encoder.json", "merge_file": self.data /
                 "gpt2_vocab.bpe", "log_every": 1, "num_data_workers": 0, "keep_checkpoints": 1,
                 "warmup": warmup_of(keys["num_iters"]), **keys}
@@ -184,7 +184,7 @@ def loss_of(model, samples):
 
 def check_folders(isobar, init):
     """Returns the folder for transformers, and the model in it."""
-    ours = isobar.train("exact", init, dtype="fp64", num_iters=1, lr=0)["valid"][-1]
+    ours = isobar.train("exact", init, dtype="fp64", num_iters=1, lr=0, end_lr=0)["valid"][-1]
     there = isobar.folder / "hf"
     isobar("weights", "convert", "--in", isobar.folder / "exact", "--to", "hf", "--out", there)
     model = transformers.GPT2LMHeadModel.from_pretrained(there, torch_dtype=torch.float64).eval()
@@ -199,7 +199,7 @@ def check_folders(isobar, init):
     check(tokenizer(text)["input_ids"] == list(map(int, ids)), "the folder's tokenizer gives isobar's ids")
     back = isobar.folder / "back"
     model.save_pretrained(back)
-    again = isobar.train("again", back, dtype="fp64", num_iters=1, lr=0)["valid"][0]
+    again = isobar.train("again", back, dtype="fp64", num_iters=1, lr=0, end_lr=0)["valid"][0]
     check(abs(again - theirs) <= EXACT * theirs, f"save_pretrained: a run from it begins at {again:.13f}, "
           f"{abs(again - theirs) / theirs:.2g} apart")
     return model

@@ -37,13 +37,13 @@ KeyTable TextOptions::keys() {
        key("split", split, "shares of the documents of data_path for training, validation and test"),
        key("split_rule", split_rule,
            "how the shares are rounded: legacy (Megatron-LM of 2022) or core (Megatron-LM since 2023)"),
-       key("train_data_path", train_data_path, "token files to train on, where each set has its own; as data_path")
+       key("train_token_path", train_token_path, "token files to train on, where each set has its own; as data_path")
            .path()
            .free_on_resume(),
-       key("valid_data_path", valid_data_path, "token files of the validation set; as data_path")
+       key("valid_token_path", valid_token_path, "token files of the validation set; as data_path")
            .path()
            .free_on_resume(),
-       key("test_data_path", test_data_path, "token files of the test set; as data_path; empty: no test set")
+       key("test_token_path", test_token_path, "token files of the test set; as data_path; empty: no test set")
            .path()
            .free_on_resume(),
        key("train_samples", train_samples,
@@ -87,8 +87,8 @@ KeyTable TextOptions::keys() {
 void TextOptions::check_sources(const KeyOrigins& origins) const {
   ISOBAR_CHECK(data_path.empty() || !has_paths_of_sets(), origins.where("data_path"),
                " and the paths of each set exclude each other");
-  ISOBAR_CHECK(!has_paths_of_sets() || (!train_data_path.empty() && !valid_data_path.empty()),
-               origins.where(train_data_path.empty() ? "train_data_path" : "valid_data_path"),
+  ISOBAR_CHECK(!has_paths_of_sets() || (!train_token_path.empty() && !valid_token_path.empty()),
+               origins.where(train_token_path.empty() ? "train_token_path" : "valid_token_path"),
                " is empty; where sets have paths of their own, training and validation need one each");
   ISOBAR_CHECK(!reads_token_files() || (valid_text_path.empty() && test_text_path.empty()),
                origins.where(valid_text_path.empty() ? "test_text_path" : "valid_text_path"),

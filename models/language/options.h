@@ -29,7 +29,7 @@ struct TextOptions {
   double valid_fraction = 0.1;
 
   // Token files, instead of text: data_path with split, or paths for each set.
-  PathList data_path, train_data_path, valid_data_path, test_data_path;
+  PathList data_path, train_token_path, valid_token_path, test_token_path;
   std::string split = "969,30,1";
   SplitRule split_rule = SplitRule::legacy;
   std::optional<std::int64_t> train_samples;  // null: those of the run
@@ -48,7 +48,7 @@ struct TextOptions {
   void check_sources(const KeyOrigins& origins) const;
 
   bool has_paths_of_sets() const {
-    return !train_data_path.empty() || !valid_data_path.empty() || !test_data_path.empty();
+    return !train_token_path.empty() || !valid_token_path.empty() || !test_token_path.empty();
   }
   bool reads_token_files() const { return !data_path.empty() || has_paths_of_sets(); }
 };

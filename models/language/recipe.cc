@@ -115,7 +115,7 @@ std::array<std::int64_t, 3> LanguageRecipe::samples_of_sets(KeyOrigins& origins,
     KeyFiller(origins).fill("train_samples", text.train_samples, *request.iterations * batch);
   }
   const std::int64_t judged = text.eval_iters ? *text.eval_iters * batch : kAllSamples;
-  const bool has_test = !text.data_path.empty() || !text.test_data_path.empty();
+  const bool has_test = !text.data_path.empty() || !text.test_token_path.empty();
   return {*text.train_samples, judged, has_test ? judged : 0};
 }
 

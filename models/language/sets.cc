@@ -94,7 +94,7 @@ LanguageSets open_token_files(const TextOptions& options, const Tokenizer& token
       {.data_path = options.data_path.words,
        .split = options.split,
        .rule = options.split_rule,
-       .paths = {options.train_data_path.words, options.valid_data_path.words, options.test_data_path.words},
+       .paths = {options.train_token_path.words, options.valid_token_path.words, options.test_token_path.words},
        .seq_length = options.seq_length,
        .samples = samples,
        .may_lack_test = true,

@@ -122,7 +122,7 @@ TEST_CASE("token files: a run has its samples in Megatron's order, and a validat
 TEST_CASE("token files: paths of each set, blends with and without weights, and shares that are too small for a test") {
   const TokenFiles files;
   const std::string a = files.write("a", 20, 6), b = files.write("b", 40, 6), c = files.write("c", 3, 6);
-  const auto own = files.opened({assigned("train_data_path", a), assigned("valid_data_path", c)});
+  const auto own = files.opened({assigned("train_token_path", a), assigned("valid_token_path", c)});
   CHECK(own->valid().name() == c);
   CHECK(own->valid().samples() == 4);  // (18 - 1) / 4
   CHECK(own->test() == nullptr);
@@ -191,10 +191,10 @@ TEST_CASE("token files: what contradicts itself or the files is refused") {
             fingerprint_text(ByteTokenizer().fingerprint()));
   CHECK_THAT(files.refusal({assigned("data_path", a), "positions=3"}),
              ContainsSubstring("must be at most positions (3), not 4"));
-  CHECK_THAT(files.refusal({assigned("data_path", a), assigned("train_data_path", a)}),
+  CHECK_THAT(files.refusal({assigned("data_path", a), assigned("train_token_path", a)}),
              ContainsSubstring("data_path in --set and the paths of each set exclude each other"));
-  CHECK_THAT(files.refusal({assigned("train_data_path", a)}),
-             ContainsSubstring("valid_data_path is empty; where sets have paths of their own"));
+  CHECK_THAT(files.refusal({assigned("train_token_path", a)}),
+             ContainsSubstring("valid_token_path is empty; where sets have paths of their own"));
   CHECK_THAT(files.refusal({assigned("data_path", a), assigned("valid_text_path", "v.txt")}),
              ContainsSubstring("valid_text_path in --set means nothing to token files"));
   CHECK_THAT(files.refusal({assigned("data_path", a), "tokenizer=characters"}),

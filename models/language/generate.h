@@ -36,8 +36,8 @@ std::int32_t next_token(std::span<const double> logits, const SamplingOptions& o
 // The most texts that are written at once; as many caches are held.
 inline constexpr std::int64_t kTextsAtOnce = 8;
 
-// Appends up to max_tokens tokens to each prompt; a text ends behind the token `eod` (-1: none). The model sees the last
-// seq_length tokens. Error, before anything is computed, for an empty prompt and for one that is longer than
+// Appends up to max_tokens tokens to each prompt; a text ends behind the token `eod` (-1: none). The model sees the
+// last seq_length tokens. Error, before anything is computed, for an empty prompt and for one that is longer than
 // seq_length.
 std::vector<std::vector<std::int32_t>> continue_texts(const LanguageModel& model,
                                                       std::vector<std::vector<std::int32_t>> prompts,

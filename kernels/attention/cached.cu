@@ -1,6 +1,6 @@
 // Attention over a cache on CUDA: a block has one head of one sample and walks over tiles of kThreads keys. A thread
-// computes the score of one key of the tile; then a thread adds up one channel of the values. The softmax is online: sums
-// are scaled down when a larger score comes.
+// computes the score of one key of the tile; then a thread adds up one channel of the values. The softmax is online:
+// sums are scaled down when a larger score comes.
 #include "kernels/attention/cached.h"
 
 #include "kernels/cuda/array.h"

@@ -25,14 +25,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kSteps = 32, kRows = 8, kColumns = 8, kTrainSteps = 24;
+constexpr std::int64_t kMaskedSteps = 32, kMaskedRows = 8, kMaskedColumns = 8, kMaskedTrainSteps = 24;
 const std::vector<std::string> kChannels{"ice", "sst", "wind"};  // the third one has no missing points
 
 // What is missing of ice and sst. A sample's target is the step after its own.
 struct Holes {
   bool has_any = true;
-  std::int64_t empty_from = kSteps;  // the first step from which on sst has no point
-  std::int64_t land = 0;             // the first columns, where sst never has a point
+  std::int64_t empty_from = kMaskedSteps;  // the first step from which on sst has no point
+  std::int64_t land = 0;                   // the first columns, where sst never has a point
 
   // Of six targets one misses all points of ice, one all of sst, one all of both, one the southern half and one the
   // northern half of both.
@@ -46,9 +46,9 @@ struct Holes {
       case 3:
         return true;
       case 4:
-        return row >= kRows / 2;
+        return row >= kMaskedRows / 2;
       case 5:
-        return row < kRows / 2 || (channel == 1 && column == 2);
+        return row < kMaskedRows / 2 || (channel == 1 && column == 2);
       default:
         return column < channel + 1;
     }
@@ -69,26 +69,27 @@ void write_axis(hdf5::File& file, const char* name, const std::array<double, N>&
   file.write_attribute(name, "units", units);
 }
 
-constexpr std::array<double, kRows> kLatitudes{70, 60, 50, 40, 30, 20, 10, 0};
-constexpr std::array<double, kColumns> kLongitudes{0, 45, 90, 135, 180, 225, 270, 315};
+constexpr std::array<double, kMaskedRows> kLatitudes{70, 60, 50, 40, 30, 20, 10, 0};
+constexpr std::array<double, kMaskedColumns> kLongitudes{0, 45, 90, 135, 180, 225, 270, 315};
 
 void write_fields(const fs::path& path, const Holes& holes) {
   std::vector<float> fields;
-  std::array<double, kSteps> hours{};
-  for (std::int64_t t = 0; t < kSteps; ++t) {
+  std::array<double, kMaskedSteps> hours{};
+  for (std::int64_t t = 0; t < kMaskedSteps; ++t) {
     hours[static_cast<std::size_t>(t)] = 6.0 * static_cast<double>(t);
     for (std::int64_t c = 0; c < std::ssize(kChannels); ++c)
-      for (std::int64_t y = 0; y < kRows; ++y)
-        for (std::int64_t x = 0; x < kColumns; ++x)
+      for (std::int64_t y = 0; y < kMaskedRows; ++y)
+        for (std::int64_t x = 0; x < kMaskedColumns; ++x)
           fields.push_back(holes.is_missing(c, t, y, x) ? std::numeric_limits<float>::quiet_NaN()
                                                         : static_cast<float>(value_of(c, t, y, x)));
   }
   fs::create_directories(path.parent_path());
   hdf5::File file = hdf5::File::create(path.string());
-  file.write("fields", std::array{kSteps, std::ssize(kChannels), kRows, kColumns}, std::span<const float>(fields));
+  file.write("fields", std::array{kMaskedSteps, std::ssize(kChannels), kMaskedRows, kMaskedColumns},
+             std::span<const float>(fields));
   file.write("channel", kChannels);
-  file.write("lat", std::array{kRows}, std::span<const double>(kLatitudes));
-  file.write("lon", std::array{kColumns}, std::span<const double>(kLongitudes));
+  file.write("lat", std::array{kMaskedRows}, std::span<const double>(kLatitudes));
+  file.write("lon", std::array{kMaskedColumns}, std::span<const double>(kLongitudes));
   write_axis(file, "time", hours, "hours since 2001-01-01");
   file.close();
 }
@@ -98,8 +99,8 @@ void write_height(const fs::path& path) {
   write_axis(file, "latitude", kLatitudes, "degrees_north");
   write_axis(file, "longitude", kLongitudes, "degrees_east");
   std::vector<float> height;
-  for (std::int64_t i = 0; i < kRows * kColumns; ++i) height.push_back(static_cast<float>(i * i % 37));
-  file.write("z", std::array{kRows, kColumns}, std::span<const float>(height));
+  for (std::int64_t i = 0; i < kMaskedRows * kMaskedColumns; ++i) height.push_back(static_cast<float>(i * i % 37));
+  file.write("z", std::array{kMaskedRows, kMaskedColumns}, std::span<const float>(height));
   file.write_dimensions("z", std::array<std::string, 2>{"latitude", "longitude"});
   file.close();
 }
@@ -122,8 +123,8 @@ class MissingPoints {
             R"(forcing_channels=["wind"])",
             R"(constant_channels={"z":")" + path("z.nc") + R"(:z"})",
             R"(computed_channels=["cos_zenith"])",
-            "train_range=[0," + std::to_string(kTrainSteps) + "]",
-            "valid_range=[" + std::to_string(kTrainSteps) + "," + std::to_string(kSteps) + "]",
+            "train_range=[0," + std::to_string(kMaskedTrainSteps) + "]",
+            "valid_range=[" + std::to_string(kMaskedTrainSteps) + "," + std::to_string(kMaskedSteps) + "]",
             "dtype=fp64",
             "embed_dim=16",
             "num_heads=2",
@@ -320,7 +321,7 @@ TEST_CASE("missing: what nothing can be learned or judged from is refused by nam
              ContainsSubstring("isobar: iteration 3: nothing counts in this batch of 1 sample; "));
   CHECK_THAT(refused(MissingPoints({.empty_from = 0}), {}),
              ContainsSubstring("channel sst is missing at every point of every step"));
-  CHECK_THAT(refused(MissingPoints({.empty_from = kTrainSteps}), {}),
+  CHECK_THAT(refused(MissingPoints({.empty_from = kMaskedTrainSteps}), {}),
              ContainsSubstring("isobar: the validation set of 7 samples cannot judge the model: channel sst is missing "
                                "at every point of every target"));
   // Statistics of the whole grid have points that the part in use has not.

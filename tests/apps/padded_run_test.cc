@@ -19,16 +19,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kSteps = 12, kVariables = 2, kRows = 21, kColumns = 20;
+constexpr std::int64_t kPaddedSteps = 12, kPaddedVariables = 2, kPaddedRows = 21, kPaddedColumns = 20;
 
 // Waves that travel east round a globe.
 void write_globe(const fs::path& file) {
   std::vector<float> values;
   std::vector<double> latitudes, longitudes;
-  for (std::int64_t y = 0; y < kRows; ++y) latitudes.push_back(90 - 9 * static_cast<double>(y));
-  for (std::int64_t x = 0; x < kColumns; ++x) longitudes.push_back(18 * static_cast<double>(x));
-  for (std::int64_t t = 0; t < kSteps; ++t)
-    for (std::int64_t c = 0; c < kVariables; ++c)
+  for (std::int64_t y = 0; y < kPaddedRows; ++y) latitudes.push_back(90 - 9 * static_cast<double>(y));
+  for (std::int64_t x = 0; x < kPaddedColumns; ++x) longitudes.push_back(18 * static_cast<double>(x));
+  for (std::int64_t t = 0; t < kPaddedSteps; ++t)
+    for (std::int64_t c = 0; c < kPaddedVariables; ++c)
       for (const double latitude : latitudes)
         for (const double longitude : longitudes)
           values.push_back(static_cast<float>(std::sin((longitude - 18.0 * static_cast<double>(t)) * M_PI / 180) *
@@ -36,10 +36,11 @@ void write_globe(const fs::path& file) {
                                               static_cast<double>(c)));
   fs::create_directories(file.parent_path());
   hdf5::File h5 = hdf5::File::create(file.string());
-  h5.write("fields", std::array{kSteps, kVariables, kRows, kColumns}, std::span<const float>(values));
+  h5.write("fields", std::array{kPaddedSteps, kPaddedVariables, kPaddedRows, kPaddedColumns},
+           std::span<const float>(values));
   h5.write("channel", std::vector<std::string>{"a", "b"});
-  h5.write("lat", std::array{kRows}, std::span<const double>(latitudes));
-  h5.write("lon", std::array{kColumns}, std::span<const double>(longitudes));
+  h5.write("lat", std::array{kPaddedRows}, std::span<const double>(latitudes));
+  h5.write("lon", std::array{kPaddedColumns}, std::span<const double>(longitudes));
   h5.close();
 }
 
@@ -78,14 +79,14 @@ TEST_CASE("a run pads a grid of its data by itself, and its forecast has the dat
   CHECK_THAT(trained.out, ContainsSubstring("pad_grid: the network sees 22 x 20 points instead of 21 x 20; added rows "
                                             "repeat the last one\n"));
   const nlohmann::json config = config_of(globe, "run");
-  CHECK(config.at("img_size") == nlohmann::json{kRows, kColumns});
+  CHECK(config.at("img_size") == nlohmann::json{kPaddedRows, kPaddedColumns});
   CHECK(config.at("patch_size") == 2);
   CHECK(config.at("pad_grid") == true);
 
   globe.run("forecast --weights " + globe.path("run") + " --data " + globe.path("data") +
             " --start 0 --steps 3 --out " + globe.path("forecast.h5") + " --scores " + globe.path("scores.json"));
   const hdf5::File forecast = hdf5::File::open(globe.path("forecast.h5"));
-  CHECK(forecast.info("fields").shape == std::vector<std::int64_t>{3, kVariables, kRows, kColumns});
+  CHECK(forecast.info("fields").shape == std::vector<std::int64_t>{3, kPaddedVariables, kPaddedRows, kPaddedColumns});
   CHECK(nlohmann::json::parse(read_file(globe.path("scores.json"))).at("rmse").at("a").size() == 3);
 }
 

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kSteps = 20, kRows = 4, kColumns = 8;
+constexpr std::int64_t kSourceSteps = 20, kSourceRows = 4, kSourceColumns = 8;
 
 struct Variable {
   std::string name;
@@ -36,9 +36,9 @@ double value_of(const Variable& variable, std::int64_t step, std::int64_t row, s
 std::vector<float> values_of(const Variable& variable, std::int64_t first, std::int64_t steps, bool northwards) {
   std::vector<float> values;
   for (std::int64_t t = first; t < first + steps; ++t)
-    for (std::int64_t y = 0; y < kRows; ++y)
-      for (std::int64_t x = 0; x < kColumns; ++x)
-        values.push_back(static_cast<float>(value_of(variable, t, northwards ? kRows - 1 - y : y, x)));
+    for (std::int64_t y = 0; y < kSourceRows; ++y)
+      for (std::int64_t x = 0; x < kSourceColumns; ++x)
+        values.push_back(static_cast<float>(value_of(variable, t, northwards ? kSourceRows - 1 - y : y, x)));
   return values;
 }
 
@@ -54,21 +54,21 @@ void write_netcdf(const fs::path& path, const std::vector<Variable>& variables, 
   hdf5::File file = hdf5::File::create(path.string());
   std::vector<double> hours, rows, columns;
   for (std::int64_t t = first; t < first + steps; ++t) hours.push_back(6.0 * static_cast<double>(t));
-  for (std::int64_t y = 0; y < kRows; ++y)
-    rows.push_back(60 - 10.0 * static_cast<double>(northwards ? kRows - 1 - y : y));
-  for (std::int64_t x = 0; x < kColumns; ++x) columns.push_back(45.0 * static_cast<double>(x));
+  for (std::int64_t y = 0; y < kSourceRows; ++y)
+    rows.push_back(60 - 10.0 * static_cast<double>(northwards ? kSourceRows - 1 - y : y));
+  for (std::int64_t x = 0; x < kSourceColumns; ++x) columns.push_back(45.0 * static_cast<double>(x));
   write_axis(file, "time", hours, "hours since 2001-01-01");
   write_axis(file, "latitude", rows, "degrees_north");
   write_axis(file, "longitude", columns, "degrees_east");
   for (const Variable& variable : variables) {
-    file.write(variable.name, std::array{steps, kRows, kColumns},
+    file.write(variable.name, std::array{steps, kSourceRows, kSourceColumns},
                std::span<const float>(values_of(variable, first, steps, northwards)));
     file.write_dimensions(variable.name, std::array<std::string, 3>{"time", "latitude", "longitude"});
     file.write_attribute(variable.name, "units", "K");
     if (variable.has_holes) file.write_attribute(variable.name, "_FillValue", -999.0);
   }
   const std::vector<float> height = values_of({"z", 0}, 0, 1, northwards);
-  file.write("z", std::array{kRows, kColumns}, std::span<const float>(height));
+  file.write("z", std::array{kSourceRows, kSourceColumns}, std::span<const float>(height));
   file.write_dimensions("z", std::array<std::string, 2>{"latitude", "longitude"});
   file.close();
 }
@@ -81,11 +81,11 @@ class Sources {
     // Three variables in two files a set of steps, and the same as `fields`.
     write_netcdf(folder_ / "raw/one.nc", {kWeather[0], kWeather[2]}, 0, 12, false);
     write_netcdf(folder_ / "raw/two.nc", {kWeather[0], kWeather[2]}, 12, 8, false);
-    write_netcdf(folder_ / "raw/other.nc", {kWeather[1]}, 0, kSteps, false);
-    write_netcdf(folder_ / "sea/sst.nc", {{"sst", 3, true}}, 0, kSteps, true);
+    write_netcdf(folder_ / "raw/other.nc", {kWeather[1]}, 0, kSourceSteps, false);
+    write_netcdf(folder_ / "sea/sst.nc", {{"sst", 3, true}}, 0, kSourceSteps, true);
     std::vector<float> fields;
     std::vector<double> hours;
-    for (std::int64_t t = 0; t < kSteps; ++t) {
+    for (std::int64_t t = 0; t < kSourceSteps; ++t) {
       hours.push_back(6.0 * static_cast<double>(t));
       for (const Variable& variable : {kWeather[0], kWeather[1]}) {
         const std::vector<float> step = values_of(variable, t, 1, false);
@@ -94,12 +94,13 @@ class Sources {
     }
     fs::create_directories(folder_ / "fast");
     hdf5::File fast = hdf5::File::create(folder_ / "fast/2001.h5");
-    fast.write("fields", std::array{kSteps, std::int64_t{2}, kRows, kColumns}, std::span<const float>(fields));
+    fast.write("fields", std::array{kSourceSteps, std::int64_t{2}, kSourceRows, kSourceColumns},
+               std::span<const float>(fields));
     fast.write("channel", std::vector<std::string>{"a", "b"});
-    fast.write("lat", std::array{kRows}, std::span<const double>(std::vector<double>{60, 50, 40, 30}));
-    fast.write("lon", std::array{kColumns},
+    fast.write("lat", std::array{kSourceRows}, std::span<const double>(std::vector<double>{60, 50, 40, 30}));
+    fast.write("lon", std::array{kSourceColumns},
                std::span<const double>(std::vector<double>{0, 45, 90, 135, 180, 225, 270, 315}));
-    fast.write("time", std::array{kSteps}, std::span<const double>(hours));
+    fast.write("time", std::array{kSourceSteps}, std::span<const double>(hours));
     fast.write_attribute("time", "units", "hours since 2001-01-01");
     fast.close();
   }
@@ -194,11 +195,11 @@ TEST_CASE("sources: missing points have no weight, and a forecast is missing whe
                      " --start 2 --steps 2 --out " + here.path("f.h5"))
             .err == "");
   const hdf5::File file = hdf5::File::open(here.path("f.h5"));
-  std::vector<float> fields(2UL * kRows * kColumns);
-  file.read("fields", std::array<std::int64_t, 4>{0, 0, 0, 0}, std::array<std::int64_t, 4>{2, 1, kRows, kColumns},
-            fields.data());
+  std::vector<float> fields(2UL * kSourceRows * kSourceColumns);
+  file.read("fields", std::array<std::int64_t, 4>{0, 0, 0, 0},
+            std::array<std::int64_t, 4>{2, 1, kSourceRows, kSourceColumns}, fields.data());
   for (std::size_t i = 0; i < fields.size(); ++i)
-    CHECK(std::isnan(fields[i]) == (i % static_cast<std::size_t>(kColumns) < 2));
+    CHECK(std::isnan(fields[i]) == (i % static_cast<std::size_t>(kSourceColumns) < 2));
 
   const Outcome refused = here.command("train --config tiny --data " + here.path("sea") + " --run-dir " +
                                        here.path("no") + " --set patch_size=2 --set num_iters=1");
@@ -262,8 +263,8 @@ std::string without_metadata(const std::string& safetensors, const std::string& 
 
 TEST_CASE("sources: weights forecast the same whatever the order of channels in data and config, or say what differs") {
   const Sources here;
-  write_netcdf(here.path("orders/abc.nc"), kWeather, 0, kSteps, false);
-  write_netcdf(here.path("orders/cba.nc"), {kWeather[2], kWeather[1], kWeather[0]}, 0, kSteps, true);
+  write_netcdf(here.path("orders/abc.nc"), kWeather, 0, kSourceSteps, false);
+  write_netcdf(here.path("orders/cba.nc"), {kWeather[2], kWeather[1], kWeather[0]}, 0, kSourceSteps, true);
   here.train("run", "orders/abc.nc",
              kNames + R"(--set 'forcing_channels=["c"]' --set 'computed_channels=["sin_longitude","cos_longitude"]')");
   const std::string weights = here.path("run/best/model.safetensors");
@@ -339,7 +340,7 @@ TEST_CASE("sources: weights carry their constants, so that the constants' file m
     write_axis(file, "longitude", {0, 45, 90, 135, 180, 225, 270, 315}, "degrees_east");
     std::vector<float> height = values_of({"z", 0}, 0, 1, false);
     height[5] = 7;
-    file.write("z", std::array{kRows, kColumns}, std::span<const float>(height));
+    file.write("z", std::array{kSourceRows, kSourceColumns}, std::span<const float>(height));
     file.write_dimensions("z", std::array<std::string, 2>{"latitude", "longitude"});
     file.close();
   }

@@ -13,10 +13,10 @@ namespace {
 using testing::Golden;
 using Values = std::vector<double>;
 
-constexpr std::int64_t kHeads = 2, kHeadSize = 8, kWidth = kHeads * kHeadSize;
+constexpr std::int64_t kHeads = 2, kHeadSize = 8, kEmbed = kHeads * kHeadSize;
 
 Tensor tokens_of(const Values& values, DType dtype) {
-  Tensor x = Tensor::empty({std::ssize(values) / kWidth, kWidth}, dtype, Device{});
+  Tensor x = Tensor::empty({std::ssize(values) / kEmbed, kEmbed}, dtype, Device{});
   x.set_values(values);
   return x;
 }
@@ -68,7 +68,7 @@ TEST_CASE("causal attention of a part of the queries is that part of the whole, 
   const Golden golden("attention");
   const auto rows = [&](const char* of, std::int64_t first, std::int64_t count) {
     const Values all = golden.values(std::string("square.") + of);
-    return Values(all.begin() + first * kWidth, all.begin() + (first + count) * kWidth);
+    return Values(all.begin() + first * kEmbed, all.begin() + (first + count) * kEmbed);
   };
   const Tensor k = tokens_of(rows("k", 0, 37), DType::fp64), v = tokens_of(rows("v", 0, 37), DType::fp64);
   for (const auto& [first, count] : {std::pair<std::int64_t, std::int64_t>{0, 5}, {5, 20}, {36, 1}}) {

@@ -31,13 +31,13 @@ Tensor labels(Device device) {
 }
 
 // An op with each of its operands on a device of its own.
-struct Call {
+struct OpCall {
   const char* op;
   int operands;
   std::function<void(const std::vector<Device>& on)> make;
 };
 
-std::vector<Call> calls() {
+std::vector<OpCall> calls() {
   const AttentionOptions attention_options{.batch = 1, .heads = 1};
   return {
       {"linear", 3,
@@ -142,7 +142,7 @@ std::string refusal(const std::function<void()>& call) {
 
 TEST_CASE("operands: every op refuses each of its operands on another device, and names it") {
   if (!ISOBAR_HAS_EMULATOR) return;
-  for (const Call& call : calls()) {
+  for (const OpCall& call : calls()) {
     const auto operands = static_cast<std::size_t>(call.operands);
     INFO(call.op << " of " << operands);
     CHECK(refusal([&] { call.make(std::vector<Device>(operands, kHost)); }) == "accepted");

@@ -84,6 +84,11 @@ class TinyRank {
                 [&](const NamedParameter& p, const Tensor& whole) { all[p.name] = whole.to_vector(); });
     return all;
   }
+  // The same of the moving averages (config key ema).
+  NamedTensors averaged_weights() {
+    const Trainer::AveragedWeights in_use(*trainer_);
+    return weights();
+  }
 
  private:
   Parallel parallel_;  // the task refers to it

@@ -33,7 +33,7 @@ using Variable = isobar::testing::EnvironmentVariable;
 TEST_CASE("algorithms: as JSON and back, and what is something else is an error that names the key") {
   const ChosenAlgorithms chosen{kPlatform, {{"2 x 3 x 4", "00ff"}, {"5 x 6 x 7", "0a"}}};
   CHECK(algorithms_from(to_json(chosen)) == chosen);
-  CHECK(algorithms_from(to_json({kPlatform, {}})) == ChosenAlgorithms{kPlatform, {}});
+  CHECK(algorithms_from(to_json(ChosenAlgorithms{kPlatform, {}})) == ChosenAlgorithms{kPlatform, {}});
   const ChosenAlgorithms both{kPlatform, {{"2 x 3 x 4", "00ff"}}, {{"conv_fwd 3-D", "engine 38: 2=1"}}};
   CHECK(algorithms_from(to_json(both)) == both);
   const auto read = [](const char* text) { algorithms_from(nlohmann::ordered_json::parse(text)); };

@@ -22,11 +22,6 @@ TinyClassifier with_average(const char* ema = "ema=0.5") {
   return TinyClassifier(kLabels, {ema});
 }
 
-NamedTensors averaged(TinyRank& rank) {
-  const Trainer::AveragedWeights in_use(rank.trainer());
-  return rank.weights();
-}
-
 NamedTensors tensors_of(const std::filesystem::path& file) {
   NamedTensors all;
   const SafetensorsReader reader(file);
@@ -44,7 +39,7 @@ TEST_CASE("ema: follows its formula, and training does not see it") {
   const TinyClassifier classifier = with_average(), without = with_average("ema=0");
   TinyRank rank(classifier), plain(without);
   NamedTensors expected = rank.weights();
-  CHECK(averaged(rank) == expected);  // before the first update
+  CHECK(rank.averaged_weights() == expected);  // before the first update
   for (int t = 1; t <= kSteps; ++t) {
     rank.step();
     plain.step();
@@ -52,14 +47,14 @@ TEST_CASE("ema: follows its formula, and training does not see it") {
     const double d = std::min(0.5, (1.0 + t) / (10.0 + t));
     for (auto& [name, values] : expected)
       for (std::size_t i = 0; i < values.size(); ++i) values[i] += (1 - d) * (weights.at(name)[i] - values[i]);
-    const NamedTensors average = averaged(rank);
+    const NamedTensors average = rank.averaged_weights();
     for (const auto& [name, values] : expected) {
       INFO("update " << t << ", " << name);
       CHECK(relative_difference(values, average.at(name)) < 1e-15);
     }
     CHECK(rank.weights() == weights);
     CHECK(plain.weights() == weights);
-    CHECK(averaged(plain) == weights);
+    CHECK(plain.averaged_weights() == weights);
   }
   const Trainer::AveragedWeights in_use(rank.trainer());
   const NamedTensors average = rank.weights();
@@ -75,7 +70,7 @@ TEST_CASE("ema: ranks have the average of one rank, whoever holds what of the op
   const TinyClassifier classifier = with_average();
   TinyRank alone(classifier);
   for (int t = 0; t < 3; ++t) alone.step();
-  const NamedTensors expected = averaged(alone), weights = alone.weights();
+  const NamedTensors expected = alone.averaged_weights(), weights = alone.weights();
   Findings findings;
   for (const MeshSizes sizes : {MeshSizes{.dp = 2}, MeshSizes{.tp = 2}, MeshSizes{.dp = 2, .tp = 2}})
     for (const bool is_sharded : {false, true}) {
@@ -85,7 +80,7 @@ TEST_CASE("ema: ranks have the average of one rank, whoever holds what of the op
         TinyRank rank(classifier, world, sizes, 1, exchange);
         for (int t = 0; t < 3; ++t) rank.step();
         const std::vector<double> held = rank.task().parameters().weights().to_vector();
-        const NamedTensors average = averaged(rank);
+        const NamedTensors average = rank.averaged_weights();
         const RankHolds holds = rank.trainer().holds();
         for (const auto& [name, values] : average)
           findings.expect(relative_difference(expected.at(name), values) < 1e-12, name);
@@ -122,7 +117,7 @@ TEST_CASE("ema: the model's file holds the average, the optimizer's the weights,
   for (int t = 0; t < 2; ++t) whole.step();
   write(whole, "alone");
   const NamedTensors model = tensors_of(folder / "alone.model"), optimizer = tensors_of(folder / "alone.optimizer");
-  CHECK(model == averaged(whole));
+  CHECK(model == whole.averaged_weights());
   const NamedTensors weights = whole.weights();
   CHECK(optimizer.size() == 3 * weights.size());
   for (const auto& [name, values] : weights) CHECK(optimizer.at("w." + name) == values);
@@ -137,7 +132,7 @@ TEST_CASE("ema: the model's file holds the average, the optimizer's the weights,
   resumed.loaders().seek(cursor);
   for (int t = 0; t < 3; ++t) resumed.step();
   CHECK(resumed.weights() == whole.weights());
-  CHECK(averaged(resumed) == averaged(whole));
+  CHECK(resumed.averaged_weights() == whole.averaged_weights());
 
   // In any layout; and from it.
   Findings findings;
@@ -155,9 +150,9 @@ TEST_CASE("ema: the model's file holds the average, the optimizer's the weights,
       findings.expect(tensors_of(folder / "dealt.optimizer") == optimizer, "the same optimizer");
     }
     for (int t = 0; t < 3; ++t) rank.step();
-    const NamedTensors average = averaged(rank);
+    const NamedTensors average = rank.averaged_weights();
     if (world.rank() == 0)
-      for (const auto& [name, values] : averaged(whole))
+      for (const auto& [name, values] : whole.averaged_weights())
         findings.expect(relative_difference(values, average.at(name)) < 1e-12, name);
   });
   CHECK(findings.wrong() == "");

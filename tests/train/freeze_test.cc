@@ -18,21 +18,16 @@
 namespace isobar::testing {
 namespace {
 
-const std::string kLabels = {0, 1, 2, 2, 1, 0, 0, 1, 1, 2, 0, 2, 1, 0};
+const std::string kFrozenLabels = {0, 1, 2, 2, 1, 0, 0, 1, 1, 2, 0, 2, 1, 0};
 
 TinyClassifier with_frozen(const char* freeze = R"(freeze=["blocks.0.*","pos_embed","norm.bias"])",
                            std::vector<std::string> keys = {"ema=0.5"}) {
   keys.emplace_back(freeze);
-  return TinyClassifier(kLabels, std::move(keys));
+  return TinyClassifier(kFrozenLabels, std::move(keys));
 }
 
 bool is_frozen(const std::string& name) {
   return name.starts_with("blocks.0.") || name == "pos_embed" || name == "norm.bias";
-}
-
-NamedTensors averaged(TinyRank& rank) {
-  const Trainer::AveragedWeights in_use(rank.trainer());
-  return rank.weights();
 }
 
 std::vector<std::string> names_in(const std::filesystem::path& file) {
@@ -52,7 +47,7 @@ TEST_CASE("freeze: frozen weights keep their bits through decay, clipping and av
     TinyRank rank(classifier);
     const NamedTensors before = rank.weights();
     for (int t = 0; t < 4; ++t) rank.step();
-    for (const NamedTensors& after : {rank.weights(), averaged(rank)})
+    for (const NamedTensors& after : {rank.weights(), rank.averaged_weights()})
       for (const auto& [name, values] : after) {
         INFO(name);
         CHECK((values == before.at(name)) == is_frozen(name));
@@ -80,7 +75,7 @@ TEST_CASE("freeze: ranks train as one rank does, whoever holds what of the optim
   TinyRank alone(classifier);
   std::vector<double> norms;
   for (int t = 0; t < 3; ++t) norms.push_back(alone.step().grad_norm);
-  const NamedTensors expected = alone.weights(), average = averaged(alone);
+  const NamedTensors expected = alone.weights(), average = alone.averaged_weights();
   Findings findings;
   for (const MeshSizes sizes :
        {MeshSizes{.dp = 2}, MeshSizes{.tp = 2}, MeshSizes{.dp = 2, .tp = 2}, MeshSizes{.dp = 4}})
@@ -100,7 +95,7 @@ TEST_CASE("freeze: ranks train as one rank does, whoever holds what of the optim
           findings.expect(relative_difference(expected.at(name), values) < 1e-12, name);
           if (is_frozen(name)) findings.expect(values == before.at(name), name + " keeps its bits");
         }
-        for (const auto& [name, values] : averaged(rank))
+        for (const auto& [name, values] : rank.averaged_weights())
           findings.expect(relative_difference(average.at(name), values) < 1e-12, "average of " + name);
         rank.trainer().check_replicas();
         rank.trainer().check_finite();
@@ -160,7 +155,7 @@ TEST_CASE("freeze: files have no moments of frozen parameters, and a run goes on
   CHECK(findings.wrong() == "");
 
   // Moments of an unfrozen run are of another optimizer.
-  const TinyClassifier unfrozen(kLabels, {"ema=0.5"});
+  const TinyClassifier unfrozen(kFrozenLabels, {"ema=0.5"});
   TinyRank other(unfrozen);
   CHECK_THROWS_WITH(other.trainer().read_optimizer(folder / "alone.optimizer"), ContainsSubstring("is missing"));
 }

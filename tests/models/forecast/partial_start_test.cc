@@ -169,7 +169,7 @@ Tensor input_of(const Model& m) {
 }
 
 // The forecast's channel of this name, of all samples.
-Values forecast_of(const Forecaster& forecaster, const Model& m, const std::string& channel) {
+Values forecast_by(const Forecaster& forecaster, const Model& m, const std::string& channel) {
   const Tensor y = forecaster.forecast(input_of(m));
   const auto at = std::ranges::find(m.channels, channel) - m.channels.begin();
   Values values;
@@ -236,9 +236,9 @@ TEST_CASE("partial start: with other channels, in another order, the old ones ar
                        .history = history,
                        .seed = 9};
     const auto begun = source.begun(target);
-    CHECK(largest_difference(forecast_of(*begun, target, "msl"), forecast_of(*source.forecaster, source.model, "msl")) <
+    CHECK(largest_difference(forecast_by(*begun, target, "msl"), forecast_by(*source.forecaster, source.model, "msl")) <
           1e-12);
-    CHECK(largest_difference(forecast_of(*begun, target, "u10"), forecast_of(*source.forecaster, source.model, "u10")) <
+    CHECK(largest_difference(forecast_by(*begun, target, "u10"), forecast_by(*source.forecaster, source.model, "u10")) <
           1e-12);
     const PartialStart start = source.start_of(target);
     for (const auto& [name, sentence] : kSameTensors) CHECK(line_of(start, name) == sentence);

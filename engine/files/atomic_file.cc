@@ -13,18 +13,12 @@
 #include <random>
 #include <utility>
 
+#include "engine/files/folders.h"
+#include "engine/files/system_error.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
 namespace {
-
-[[noreturn]] void fail_with_errno(const std::filesystem::path& path, const char* what) {
-  throw_error(path.string(), ": cannot be ", what, ": ", std::strerror(errno));
-}
-
-std::filesystem::path folder_of(const std::filesystem::path& path) {
-  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-}
 
 // ".NAME.writing" and a suffix that is unique to the writer; a name near the system's limit is shortened.
 std::string temporary_prefix(const std::filesystem::path& path) {

@@ -13,6 +13,7 @@
 
 #include "engine/files/atomic_file.h"
 #include "engine/files/descriptor.h"
+#include "engine/files/system_error.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -20,21 +21,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail_with_errno(const fs::path& path, const char* what) {
-  throw_error(path.string(), ": cannot be ", what, ": ", std::strerror(errno));
-}
-
 fs::path without_slash(const fs::path& path) {
   const fs::path named = path.has_filename() ? path : path.parent_path();
   return fs::is_symlink(named) ? fs::weakly_canonical(named) : named;
 }
 
-fs::path folder_of(const fs::path& path) {
-  return path.has_parent_path() ? path.parent_path() : fs::path(".");
-}
-
 // Removes the folders of killed writers: those that no process holds the lock of.
-void remove_leftovers(const fs::path& folder, const std::string& prefix) {
+void remove_leftover_folders(const fs::path& folder, const std::string& prefix) {
   std::error_code ignored;
   for (const fs::path& entry : entries_of(folder, ignored)) {
     if (!entry.filename().string().starts_with(prefix) || !fs::is_directory(fs::symlink_status(entry, ignored)))
@@ -45,6 +38,10 @@ void remove_leftovers(const fs::path& folder, const std::string& prefix) {
 }
 
 }  // namespace
+
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
 
 void remove_all_of(const fs::path& path) {
   if (::unlink(path.c_str()) == 0 || errno != EISDIR) return;
@@ -64,7 +61,7 @@ FolderReplacement::FolderReplacement(const fs::path& path) : path_(without_slash
   const fs::path around = folder_of(path_);
   ISOBAR_CHECK(fs::is_directory(around), path.string(), ": there is no folder ", around.string());
   const std::string prefix = "." + path_.filename().string().substr(0, 200) + ".writing.";
-  remove_leftovers(around, prefix);
+  remove_leftover_folders(around, prefix);
   std::random_device random;
   for (bool is_new = false; !is_new;) {
     const fs::path made = around / (prefix + std::to_string(random()));

@@ -1,4 +1,4 @@
-// Whole folders: removed, exchanged, and replaced by new ones.
+// Folders: removed, exchanged, and replaced by new ones.
 #pragma once
 
 #include <filesystem>
@@ -6,6 +6,9 @@
 #include "engine/files/file_lock.h"
 
 namespace isobar {
+
+// The folder that a file or folder of this name lies in.
+std::filesystem::path folder_of(const std::filesystem::path& path);
 
 // Removes a folder with all that is in it, or a file. Of a symbolic link only the link. What cannot be removed stays,
 // without an Error: a file that is still open, on a network file system.

@@ -7,8 +7,8 @@ namespace {
 
 constexpr double kMaxTokensOfSample = 1 << 20;
 constexpr double kMaxVocabulary = 1 << 24;
-constexpr double kMaxSamples = 4294967293;   // data/text/sample_index.h
-constexpr double kMaxDataSeed = 4294967295;  // of numpy.random.RandomState
+constexpr double kMaxTextSamples = 4294967293;  // data/text/sample_index.h
+constexpr double kMaxDataSeed = 4294967295;     // of numpy.random.RandomState
 constexpr double kMaxEvaluation = 1 << 30;
 
 }  // namespace
@@ -49,7 +49,7 @@ KeyTable TextOptions::keys() {
        key("train_samples", train_samples,
            "samples of token files that are put in order for training; null: num_iters batches. A run that takes more "
            "begins again with the first one")
-           .within(1, kMaxSamples),
+           .within(1, kMaxTextSamples),
        key("eval_iters", eval_iters,
            "batches of token files that a validation and the test take, always the same; null: every sample")
            .within(1, kMaxEvaluation)

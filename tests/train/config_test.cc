@@ -482,6 +482,7 @@ TEST_CASE("every key survives config.json") {
                                              "recompute_steps=true",
                                              "boundary_width=1",
                                              "valid_rollout=3",
+                                             R"(valid_leads=["6h"])",
                                              "pad_grid=true",
                                              "lead_time=6h",
                                              "span_files=false",
@@ -515,6 +516,7 @@ TEST_CASE("every key survives config.json") {
                                              "freeze=[\"pos_embed\"]",
                                              "loss=relative_l2_weighted",
                                              "channel_weights=[0.1,2]",
+                                             "latitude_weights=cells",
                                              "picture_channels=[\"a\"]",
                                              "optimizer=adamw",
                                              "betas=[0.8,0.999]",
@@ -702,33 +704,14 @@ TEST_CASE("a number may lie on its bounds and not beyond them, whatever its type
 
 TEST_CASE("a resumed run may change where files lie and how often, and nothing that it computes") {
   const std::vector<std::string> free = RunConfig().keys_free_on_resume();
-  CHECK(std::set<std::string>(free.begin(), free.end()) == std::set<std::string>{"expdir",
-                                                                                 "train_data_path",
-                                                                                 "valid_data_path",
-                                                                                 "test_data_path",
-                                                                                 "test_range",
-                                                                                 "inf_data_path",
-                                                                                 "global_means_path",
-                                                                                 "global_stds_path",
-                                                                                 "time_means_path",
-                                                                                 "num_data_workers",
-                                                                                 "num_iters",
-                                                                                 "num_epochs",
-                                                                                 "log_every",
-                                                                                 "validate_every",
-                                                                                 "checkpoint_every",
-                                                                                 "keep_checkpoints",
-                                                                                 "resume",
-                                                                                 "enable_fused",
-                                                                                 "enable_jit",
-                                                                                 "data_loader_config",
-                                                                                 "wireup_info",
-                                                                                 "wireup_store",
-                                                                                 "recompute",
-                                                                                 "picture_channels",
-                                                                                 "cuda_graph",
-                                                                                 "autotune",
-                                                                                 "tf32"});
+  CHECK(std::set<std::string>(free.begin(), free.end()) ==
+        std::set<std::string>{"expdir",          "train_data_path",  "valid_data_path",   "test_data_path",
+                              "test_range",      "inf_data_path",    "global_means_path", "global_stds_path",
+                              "time_means_path", "num_data_workers", "num_iters",         "num_epochs",
+                              "log_every",       "validate_every",   "checkpoint_every",  "keep_checkpoints",
+                              "resume",          "enable_fused",     "enable_jit",        "data_loader_config",
+                              "wireup_info",     "wireup_store",     "recompute",         "picture_channels",
+                              "valid_leads",     "cuda_graph",       "autotune",          "tf32"});
 }
 
 TEST_CASE("a run of before there was a key goes on as it began") {

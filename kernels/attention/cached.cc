@@ -16,4 +16,10 @@ void check_attention_cached(const AttentionCachedArgs& a) {
                a.scale);
 }
 
+void check_cached_positions(const AttentionCachedArgs& a) {
+  for (std::int64_t b = 0; b < a.batch; ++b)
+    ISOBAR_CHECK(a.position[b] < a.capacity, "attention_cached: sample ", b, " is at position ", a.position[b],
+                 ", beyond the room for ", a.capacity, " tokens");
+}
+
 }  // namespace isobar

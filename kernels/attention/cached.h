@@ -42,6 +42,8 @@ struct AttentionCachedArgs {
 
 // Throws an Error if the arguments break a limit that both implementations have.
 void check_attention_cached(const AttentionCachedArgs& a);
+// Throws an Error if a position, which the host can read, is beyond the capacity.
+void check_cached_positions(const AttentionCachedArgs& a);
 
 // Of full caches: positions are known to the device alone.
 constexpr Cost attention_cached_cost(const AttentionCachedArgs& a) {

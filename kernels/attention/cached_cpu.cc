@@ -1,7 +1,6 @@
 // Attention over a cache on the CPU: a head of a sample is the work of one thread. It reads the keys once for the
 // scores, and the values once for the sum; both are bound by memory.
 #include "kernels/attention/cached.h"
-#include "kernels/common/check.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
@@ -94,9 +93,7 @@ void run(const AttentionCachedArgs& a) {
 
 void attention_cached(const AttentionCachedArgs& a) {
   check_attention_cached(a);
-  for (std::int64_t b = 0; b < a.batch; ++b)
-    ISOBAR_CHECK(a.position[b] < a.capacity, "attention_cached: sample ", b, " is at position ", a.position[b],
-                 ", beyond the room for ", a.capacity, " tokens");
+  check_cached_positions(a);
   visit_floating(a.dtype, [&]<class T>(Type<T>) { run<T>(a); });
 }
 

@@ -168,9 +168,15 @@ inline void check_gradient_budgets(const Golden& golden, const NamedValues& grad
   const auto yard_of = [&](const std::string& name) {
     return yard[2 * static_cast<std::size_t>(std::ranges::find(names, name) - names.begin())];
   };
+  // So is that of a bias or a norm's weight, few numbers; all of them together give the typical size.
+  const auto is_vector = [&](const std::string& name) { return golden.shape("gradient." + name).size() == 1; };
+  double squares = 0, vectors = 0;
+  for (const std::string& name : names)
+    if (is_vector(name) && !is_key_bias(name)) squares += yard_of(name) * yard_of(name), ++vectors;
+  const double typical = vectors > 0 ? std::sqrt(squares / vectors) : 0;
   for (const std::string& name : names)
     check_budget("gradient of " + name, gradients.at(name), golden.values("gradient." + name),
-                 std::max(yard_of(name), yard_of(scale_name(name))),
+                 std::max({yard_of(name), yard_of(scale_name(name)), is_vector(name) ? typical : 0}),
                  norm(golden.values("gradient." + scale_name(name))));
 }
 

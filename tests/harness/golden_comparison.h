@@ -168,7 +168,8 @@ inline void check_gradient_budgets(const Golden& golden, const NamedValues& grad
   const auto yard_of = [&](const std::string& name) {
     return yard[2 * static_cast<std::size_t>(std::ranges::find(names, name) - names.begin())];
   };
-  // So is that of a bias or a norm's weight, few numbers; all of them together give the typical size.
+  // That of a bias or a norm's weight, few numbers, is one draw as well, and may be small by chance: the typical size of
+  // all of them is added.
   const auto is_vector = [&](const std::string& name) { return golden.shape("gradient." + name).size() == 1; };
   double squares = 0, vectors = 0;
   for (const std::string& name : names)
@@ -176,7 +177,7 @@ inline void check_gradient_budgets(const Golden& golden, const NamedValues& grad
   const double typical = vectors > 0 ? std::sqrt(squares / vectors) : 0;
   for (const std::string& name : names)
     check_budget("gradient of " + name, gradients.at(name), golden.values("gradient." + name),
-                 std::max({yard_of(name), yard_of(scale_name(name)), is_vector(name) ? typical : 0}),
+                 std::hypot(std::max(yard_of(name), yard_of(scale_name(name))), is_vector(name) ? typical : 0),
                  norm(golden.values("gradient." + scale_name(name))));
 }
 

@@ -168,8 +168,8 @@ inline void check_gradient_budgets(const Golden& golden, const NamedValues& grad
   const auto yard_of = [&](const std::string& name) {
     return yard[2 * static_cast<std::size_t>(std::ranges::find(names, name) - names.begin())];
   };
-  // That of a bias or a norm's weight, few numbers, is one draw as well, and may be small by chance: the typical size of
-  // all of them is added.
+  // That of a bias or a norm's weight, few numbers, is one draw as well, and may be small by chance: the typical size
+  // of all of them is added.
   const auto is_vector = [&](const std::string& name) { return golden.shape("gradient." + name).size() == 1; };
   double squares = 0, vectors = 0;
   for (const std::string& name : names)

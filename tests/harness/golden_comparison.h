@@ -158,8 +158,13 @@ inline void check_exact_gradients(const Golden& golden, const NamedValues& gradi
                 largest(golden.values("gradient." + scale_name(name))));
 }
 
+// How PyTorch's error of a tensor counts. strict: as it is. typical_of_vectors: to that of a bias or a norm's weight,
+// few numbers and so one draw of noise, the typical error of all of them is added.
+enum class Yardstick : std::uint8_t { strict, typical_of_vectors };
+
 // `yardstick` is a prefix such as yardstick.bf16.; its gradients are in the order of `parameters` in the metadata.
-inline void check_gradient_budgets(const Golden& golden, const NamedValues& gradients, const std::string& yardstick) {
+inline void check_gradient_budgets(const Golden& golden, const NamedValues& gradients, const std::string& yardstick,
+                                   Yardstick kind = Yardstick::strict) {
   const std::vector<std::string> names = golden.parameters();
   const std::vector<double> yard = golden.values(yardstick + "gradients");
   REQUIRE(names.size() == gradients.size());
@@ -168,13 +173,11 @@ inline void check_gradient_budgets(const Golden& golden, const NamedValues& grad
   const auto yard_of = [&](const std::string& name) {
     return yard[2 * static_cast<std::size_t>(std::ranges::find(names, name) - names.begin())];
   };
-  // That of a bias or a norm's weight, few numbers, is one draw as well, and may be small by chance: the typical size
-  // of all of them is added.
   const auto is_vector = [&](const std::string& name) { return golden.shape("gradient." + name).size() == 1; };
   double squares = 0, vectors = 0;
   for (const std::string& name : names)
     if (is_vector(name) && !is_key_bias(name)) squares += yard_of(name) * yard_of(name), ++vectors;
-  const double typical = vectors > 0 ? std::sqrt(squares / vectors) : 0;
+  const double typical = kind == Yardstick::typical_of_vectors && vectors > 0 ? std::sqrt(squares / vectors) : 0;
   for (const std::string& name : names)
     check_budget("gradient of " + name, gradients.at(name), golden.values("gradient." + name),
                  std::hypot(std::max(yard_of(name), yard_of(scale_name(name))), is_vector(name) ? typical : 0),

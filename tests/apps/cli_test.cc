@@ -26,6 +26,7 @@
 #include "tests/harness/testing.h"
 
 using isobar::read_file;
+using isobar::testing::check_error;
 using isobar::testing::ContainsSubstring;
 using isobar::testing::Outcome;
 namespace fs = std::filesystem;
@@ -56,13 +57,6 @@ Outcome in_shell(const std::string& arguments, const std::string& environment = 
                               arguments + " >" + scratch / "out" + " 2>" + scratch / "err";
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(scratch / "out"), read_file(scratch / "err")};
-}
-
-void check_error(const Outcome& outcome, const std::string& words) {
-  CHECK(outcome.status == 1);
-  CHECK(outcome.err.starts_with("isobar: "));
-  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
-  CHECK_THAT(outcome.err, ContainsSubstring(words));
 }
 
 }  // namespace

@@ -19,13 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void check_error(const Outcome& outcome, const std::string& words) {
-  CHECK(outcome.status == 1);
-  CHECK(outcome.err.starts_with("isobar: "));
-  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
-  CHECK_THAT(outcome.err, ContainsSubstring(words));
-}
-
 void check_done(const Outcome& outcome) {
   INFO(outcome.out << outcome.err);
   CHECK(outcome.status == 0);

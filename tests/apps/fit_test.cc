@@ -100,12 +100,6 @@ void check_done(const Outcome& outcome) {
   CHECK(outcome.status == 0);
 }
 
-void check_error(const Outcome& outcome, const std::string& words) {
-  CHECK(outcome.status == 1);
-  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
-  CHECK_THAT(outcome.err, ContainsSubstring(words));
-}
-
 const std::vector<std::string> kCelsius = {"degC", "m/s"};
 
 }  // namespace

@@ -110,13 +110,6 @@ class Playground {
   fs::path path_;
 };
 
-void check_error(const Outcome& outcome, const std::string& words) {
-  CHECK(outcome.status == 1);
-  CHECK(outcome.err.starts_with("isobar: "));
-  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
-  CHECK_THAT(outcome.err, ContainsSubstring(words));
-}
-
 void check_done(const Outcome& outcome) {
   CHECK(outcome.status == 0);
   CHECK(outcome.err == "");

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -13,6 +14,7 @@
 
 #include "engine/files/reader.h"
 #include "tests/harness/places.h"
+#include "tests/harness/testing.h"
 
 namespace isobar::testing {
 
@@ -20,6 +22,14 @@ struct Outcome {
   int status = 0;  // negative: the signal that ended it
   std::string out, err;
 };
+
+// A refusal: status 1 and one line on stderr, which holds these words.
+inline void check_error(const Outcome& outcome, const std::string& words) {
+  CHECK(outcome.status == 1);
+  CHECK(outcome.err.starts_with("isobar: "));
+  CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
+  CHECK_THAT(outcome.err, ContainsSubstring(words));
+}
 
 // Starts `isobar ARGUMENTS` and waits for it; `meanwhile` runs concurrently and gets its process id. The output is in
 // the files out and err of `folder`. No GPU is visible: the tests expect a CPU's results.

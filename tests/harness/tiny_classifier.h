@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/train/loaders.h"
+#include "apps/train/model_file.h"
 #include "apps/train/trainer.h"
 #include "comm/whole_tensors.h"
 #include "models/task.h"
@@ -88,6 +89,13 @@ class TinyRank {
   NamedTensors averaged_weights() {
     const Trainer::AveragedWeights in_use(*trainer_);
     return weights();
+  }
+
+  // NAME.model and NAME.optimizer in this folder, as a checkpoint has them. All ranks call it.
+  void write_files(const TemporaryFolder& folder, const std::string& name) {
+    const Trainer::AveragedWeights in_use(*trainer_);
+    write_model(folder / (name + ".model"), *task_, nlohmann::ordered_json::object(), parallel_.world);
+    trainer_->write_optimizer(folder / (name + ".optimizer"));
   }
 
  private:

@@ -108,14 +108,9 @@ TEST_CASE("ema: the map of ranks tells what it takes") {
 TEST_CASE("ema: the model's file holds the average, the optimizer's the weights, and a run goes on from them") {
   const TinyClassifier classifier = with_average();
   const TemporaryFolder folder;
-  const auto write = [&](TinyRank& rank, const std::string& name) {
-    const Trainer::AveragedWeights in_use(rank.trainer());
-    write_model(folder / (name + ".model"), rank.task(), nlohmann::ordered_json::object(), rank.parallel().world);
-    rank.trainer().write_optimizer(folder / (name + ".optimizer"));
-  };
   TinyRank whole(classifier);
   for (int t = 0; t < 2; ++t) whole.step();
-  write(whole, "alone");
+  whole.write_files(folder, "alone");
   const NamedTensors model = tensors_of(folder / "alone.model"), optimizer = tensors_of(folder / "alone.optimizer");
   CHECK(model == whole.averaged_weights());
   const NamedTensors weights = whole.weights();
@@ -143,7 +138,7 @@ TEST_CASE("ema: the model's file holds the average, the optimizer's the weights,
     rank.trainer().read_optimizer(folder / "alone.optimizer");
     rank.trainer().set_state(state);
     rank.loaders().seek(cursor);
-    write(rank, "dealt");
+    rank.write_files(folder, "dealt");
     world.barrier();
     if (world.rank() == 0) {
       findings.expect(tensors_of(folder / "dealt.model") == model, "the same model");

@@ -114,14 +114,9 @@ TEST_CASE("freeze: ranks train as one rank does, whoever holds what of the optim
 TEST_CASE("freeze: files have no moments of frozen parameters, and a run goes on from them in any layout") {
   const TinyClassifier classifier = with_frozen();
   const TemporaryFolder folder;
-  const auto write = [&](TinyRank& rank, const std::string& name) {
-    const Trainer::AveragedWeights in_use(rank.trainer());
-    write_model(folder / (name + ".model"), rank.task(), nlohmann::ordered_json::object(), rank.parallel().world);
-    rank.trainer().write_optimizer(folder / (name + ".optimizer"));
-  };
   TinyRank whole(classifier);
   for (int t = 0; t < 2; ++t) whole.step();
-  write(whole, "alone");
+  whole.write_files(folder, "alone");
   std::vector<std::string> expected, all;
   for (const auto& [name, values] : whole.weights()) {
     all.push_back(name);

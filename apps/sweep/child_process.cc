@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "engine/files/descriptor.h"
+#include "engine/files/system_error.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -44,7 +45,7 @@ std::vector<std::string> environment_with(const std::vector<std::string>& own) {
 
 Descriptor opened(const char* file, int flags) {
   Descriptor descriptor(::open(file, flags | O_CLOEXEC, 0666));
-  ISOBAR_CHECK(descriptor, file, ": cannot be opened: ", std::strerror(errno));
+  if (!descriptor) fail_with_errno(file, "opened");
   return descriptor;
 }
 

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "engine/files/checksum.h"
+#include "engine/files/system_error.h"
 #include "kernels/common/check.h"
 #include "kernels/common/host_name.h"
 
@@ -200,7 +201,7 @@ TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder) : path
   std::filesystem::create_directories(folder, error);
   ISOBAR_CHECK(!error, folder.string(), ": cannot be made: ", error.message());
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-  ISOBAR_CHECK(descriptor_ >= 0, path_.string(), ": cannot be created: ", std::strerror(errno));
+  if (descriptor_ < 0) fail_with_errno(path_, "created");
 }
 
 TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder, std::optional<std::int64_t> purge_step)

@@ -14,6 +14,7 @@
 #include "data/files/hdf5.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/json.h"
+#include "engine/files/system_error.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
 
@@ -32,11 +33,6 @@ fs::path partial_of(const fs::path& path) {
 }
 fs::path journal_of(const fs::path& path) {
   return hidden(path, ".done");
-}
-
-// What is written stays: a later run goes on there.
-[[noreturn]] void refuse_writing(const fs::path& path) {
-  throw_error(path.string(), ": cannot be written: ", std::strerror(errno));
 }
 
 void create_fields(const fs::path& path, const FieldFacts& facts) {
@@ -139,7 +135,7 @@ void RestartableFile::open() {
     offset_ = info.layout.offset;
   }
   file_ = Descriptor(::open(partial.c_str(), O_RDWR | O_CLOEXEC));
-  if (!file_) refuse_writing(path_);
+  if (!file_) fail_with_errno(path_, "written");
   reserve_room();
 }
 
@@ -149,7 +145,7 @@ void RestartableFile::reserve_room() const {
   while (::fallocate(file_.get(), 0, static_cast<off_t>(offset_), bytes) != 0) {
     if (errno == EINTR) continue;
     if (errno == EOPNOTSUPP || errno == ENOSYS) return;  // a file system that cannot
-    refuse_writing(path_);
+    fail_with_errno(path_, "written");
   }
 }
 
@@ -170,14 +166,14 @@ void RestartableFile::write(std::int64_t step, const float* fields) {
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), to);
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) refuse_writing(path_);
+    if (written < 0) fail_with_errno(path_, "written");
     bytes = bytes.subspan(static_cast<std::size_t>(written));
     to += written;
   }
 }
 
 void RestartableFile::record(StepRange steps) {
-  if (::fdatasync(file_.get()) != 0) refuse_writing(path_);
+  if (::fdatasync(file_.get()) != 0) fail_with_errno(path_, "written");
   add_range(done_, steps);
   write_journal();
 }
@@ -185,7 +181,8 @@ void RestartableFile::record(StepRange steps) {
 void RestartableFile::finish() {
   ISOBAR_CHECK(missing().empty(), path_.string(), ": not all steps are written");
   ISOBAR_CHECK(!fs::exists(path_), path_.string(), " is there already");
-  if (::fsync(file_.get()) != 0 || ::rename(partial_of(path_).c_str(), path_.c_str()) != 0) refuse_writing(path_);
+  if (::fsync(file_.get()) != 0 || ::rename(partial_of(path_).c_str(), path_.c_str()) != 0)
+    fail_with_errno(path_, "written");
   flush_to_disk(path_.parent_path());
   fs::remove(journal_of(path_));
 }

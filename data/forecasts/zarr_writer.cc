@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "data/files/shuffle.h"
 #include "engine/files/descriptor.h"
 #include "engine/files/folders.h"
+#include "engine/files/system_error.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -124,7 +124,7 @@ class ZarrWriter : public ForecastWriter {
       if (written < 0) break;
       bytes = bytes.subspan(static_cast<std::size_t>(written));
     }
-    ISOBAR_CHECK(opened && bytes.empty(), folder_.path().string(), ": cannot be written: ", std::strerror(errno));
+    if (!opened || !bytes.empty()) fail_with_errno(folder_.path(), "written");
   }
 
   static constexpr int kLevel = 1;

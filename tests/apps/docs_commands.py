@@ -38,6 +38,8 @@ ELSEWHERE = {
     r"python3 lab/kernel_report accesses ": "lab/CMakeLists.txt has it as a test",
     r"isobar train --config cnn --set images=pairs ": "tests/models/image_regression/recipe_test.cc reads such files",
     r"isobar train --config unet --data ": "takes days here; that of unet_cpu is run, on files of the same kind",
+    r"isobar train --config gpt2 --init ": "takes days here; tests/apps/language_run_test.cc begins with such a folder",
+    r"isobar data convert downloads ": "tests/data/fields/convert_test.cc converts such files",
     r"python3 lab/kernel_report ": "needs nvcc, or wheels of 1.2 GB; lab/kernel_report/kernel_report_test.py tests it",
 }
 # What docs/data.md makes a file of.
@@ -52,6 +54,8 @@ xr.Dataset(fields, axes).to_netcdf("mine_2018.nc", engine="scipy")
 SHORT = {
     "tiny": ("tiny.json", {"num_iters": 60, "warmup": 10, "validate_every": 20, "checkpoint_every": 20}),
     "cnn": ("cnn.json", {"nsamples": 32, "nsamples_val": 32, "num_epochs": 1}),
+    "shakespeare": ("shakespeare.json", {"num_iters": 20, "warmup": 5, "validate_every": 10}),
+    "wikitext": ("gpt2.json:wikitext", {"num_iters": 4, "warmup": 2, "validate_every": 2}),
     "unet_cpu": ("unet.json:unet_cpu", {"nsamples": 8, "nsamples_val": 4, "num_epochs": 1}),
 }
 IMAGES = 40
@@ -95,8 +99,11 @@ def make_folder(folder, options):
 
 
 def make_texts(folder):
-    """What docs/language.md makes tokens of, and the files of a small tokenizer."""
-    speeches = ["The sea was calm.", "The boat didn't move.", "The wind came.", "It rose.", "Nobody spoke."] * 4
+    """What docs/language.md and docs/gpt.md make tokens of, and the files of a small tokenizer. Each document is longer
+    than a sample."""
+    sentences = ["The sea was calm.", "The boat didn't move.", "The wind came.", "It rose.", "Nobody spoke."]
+    speeches = [" ".join(sentences[i % 5:] + sentences * 16) for i in range(20)]
+    (folder / "FILE.txt").write_text("\n\n".join("ROMEO: " + speech for speech in speeches) + "\n")
     (folder / "mine.txt").write_text("\n\n".join(speeches) + "\n")
     (folder / "mine.jsonl").write_text("".join(json.dumps({"text": speech}) + "\n" for speech in speeches))
     tokenizer = json.loads((ROOT / "tests" / "golden" / "tokens.json").read_text())

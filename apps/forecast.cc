@@ -41,7 +41,8 @@ namespace {
 
 struct ForecastFlags {
   ConfigOptions config;
-  std::string weights, data, stats, out, scores, start, starts;
+  std::string weights, stats, out, scores, start, starts;
+  std::vector<std::string> data;  // folders, files, stores or patterns
   std::int64_t steps = 1;
   std::optional<std::int64_t> batch;
   ForecastFormat format;
@@ -54,16 +55,25 @@ StartRequest starts_of(const ForecastFlags& o) {
 }
 
 fs::path statistics_folder(const ForecastFlags& o) {
-  return o.stats.empty() ? statistics_beside(o.data) : fs::path(o.stats);
+  return o.stats.empty() ? statistics_beside(o.data.front()) : fs::path(o.stats);
+}
+
+std::vector<std::string> field_paths(const ForecastFlags& o) {
+  std::vector<std::string> paths;
+  for (const std::string& data : o.data) paths.push_back(fields_to_forecast(data).string());
+  return paths;
 }
 
 // Error if an output would overwrite an input of the forecast, a file of its data or of its run, or the other output.
 void check_outputs(const ForecastFlags& o, const fs::path& weights) {
-  CommandInputs inputs{.weights = weights, .data = {fields_to_forecast(o.data), o.data}, .statistics = {}};
+  CommandInputs inputs{.weights = weights, .data = {}, .statistics = {}};
   for (const char* name : {kMeansFile, kStdsFile, kTimeMeansFile, kLabelsFile})
     inputs.statistics.push_back(statistics_folder(o) / name);
-  if (is_pattern(o.data))
-    for (const std::string& file : find_field_files(o.data)) inputs.data.emplace_back(file);
+  for (const std::string& data : o.data) {
+    inputs.data.insert(inputs.data.end(), {fields_to_forecast(data), data});
+    if (is_pattern(data))
+      for (const std::string& file : find_field_files(data)) inputs.data.emplace_back(file);
+  }
   for (const auto& [flag, path] : {std::pair("--out", o.out), std::pair("--scores", o.scores)}) {
     if (path.empty()) continue;
     if (path == o.scores || !holds_variables(path)) check_format(flag, path);
@@ -133,7 +143,7 @@ ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedFore
   print_left_out(config.run);
   config.recipe.forecast.fill_from_roles(config.run.origins);
   if (config.recipe.needs_sizes() || config.recipe.split.lead_time) {
-    const FieldSeries data(config.recipe.fields_before_sizes(fields_to_forecast(o.data).string()));
+    const FieldSeries data(config.recipe.fields_before_sizes(field_paths(o)));
     if (config.recipe.needs_sizes())
       std::cout << "from the data: " << config.recipe.fill_sizes(sizes_of(data), config.run.origins) << '\n';
     if (config.recipe.split.lead_time)
@@ -184,9 +194,11 @@ Tensor climatology_for(const ForecastFlags& o, const Forecaster& forecaster, con
 
 // What the forecasts were made by, as the files' attributes have it.
 std::string history_of(const ForecastFlags& o, const fs::path& weights) {
+  std::string data;
+  for (const std::string& path : o.data) data += " --data " + path;
   const std::string starts = o.start.empty() ? " --starts " + o.starts : " --start " + o.start;
   const std::optional<std::int64_t> iteration = iteration_of_weights(weights);
-  return concat("isobar forecast --weights ", o.weights, " --data ", o.data, starts, " --steps ", o.steps,
+  return concat("isobar forecast --weights ", o.weights, data, starts, " --steps ", o.steps,
                 iteration ? concat(" (weights of iteration ", *iteration, ")") : "");
 }
 
@@ -274,7 +286,7 @@ void forecast(const ForecastFlags& o) {
   ModelDescription description = describe_model(file);
   const std::optional<TrainedForecast> trained = trained_forecast(o, description);
   const ForecastConfig config = config_of(o, trained, file);
-  const FieldSeries dataset(config.recipe.fields_at(fields_to_forecast(o.data).string()));
+  const FieldSeries dataset(config.recipe.fields_at(field_paths(o)));
   if (trained) {
     check_orientation(trained->info, dataset);
     check_lead_time(trained->info, trained->dt, file.string(), dataset);
@@ -288,7 +300,7 @@ void forecast(const ForecastFlags& o) {
   const StepTimes times(dataset);
   std::optional<FieldSeries> forcings;
   std::optional<StepTimes> forcing_times;
-  if (const auto options = config.recipe.forcings_at(fields_to_forecast(o.data).string()); options && o.steps > 1) {
+  if (const auto options = config.recipe.forcings_at(field_paths(o)); options && o.steps > 1) {
     forcings.emplace(*options);
     forcing_times.emplace(*forcings);
   }
@@ -310,8 +322,10 @@ void register_forecast(CLI::App& app) {
   add_config_options(*command, options->config);
   command
       ->add_option("--data", options->data,
-                   "a folder (its test/ or valid/, else itself), a file, a store, or a pattern")
-      ->required();
+                   "a folder (its test/ or valid/, else itself), a file, a store, or a pattern; several are one "
+                   "sequence in time")
+      ->required()
+      ->expected(1, -1);
   command->add_option("--stats", options->stats, "a folder with global_means.npy, global_stds.npy, time_means.npy");
   command->add_option("--start", options->start,
                       "the step to start from, counted over the files in order, or a date in UTC, as 2018-12-20T06");

@@ -79,6 +79,11 @@ void register_score(CLI::App& app) {
   command->add_option("--truth", o->scoring.truth, "what came true: files, or folders of files")
       ->required()
       ->expected(1, -1);
+  command
+      ->add_option("--truth-channels", o->scoring.truth_channels,
+                   "A,B,...: the names of the truth's channels, in order, if its files name none")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("--climatology", o->scoring.climatology,
                       "FILE of isobar data climatology, or of WeatherBench: adds ACC, activity and a baseline");
   command->add_option("--weights", o->weights, "of rows: cos, cells (area; right for regions too), tutorial")

@@ -199,7 +199,7 @@ FieldSeries::Tracks FieldSeries::take_all_channels(const FieldSeriesOptions& opt
   }
   if (const auto expected = std::ssize(options.channels); expected > 0) {
     ISOBAR_CHECK(channels() == expected, file_name(0), " has ", channels(), " channels; expected ", expected);
-    for (std::size_t f = 0; f < files_.size(); ++f) compare_names(f, options.channels, "the config");
+    for (std::size_t f = 0; f < files_.size(); ++f) compare_names(f, options.channels, options.channels_from);
   }
   for (std::size_t f = 0; f < files_.size(); ++f) compare_names(f, channel_names_, file_name(0));
   return tracks;

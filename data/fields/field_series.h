@@ -32,6 +32,7 @@ using StepRange = std::array<std::int64_t, 2>;  // [first, end)
 struct FieldSeriesOptions {
   std::vector<std::string> paths = {};            // folders of *.h5 files, or files
   std::vector<std::string> channels = {};         // the expected names, in order; empty: those of the files
+  std::string channels_from = "the config";       // what names `channels`, for messages
   bool choose = false;                            // `channels` are chosen by name from those of the files
   std::vector<std::string> other_names = {};      // that may have been meant by an unknown channel, for messages
   std::vector<std::string> missing = {};          // the channels whose points may be missing: they are NaN then

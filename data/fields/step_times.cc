@@ -22,9 +22,10 @@ StepTimes::StepTimes(const FieldSeries& series) : series_(series), step_hours_(s
   if (step_hours_ == 0 && series.timeline().rest_of_file(0).count > 1) step_hours_ = hours_[1] - hours_[0];
 }
 
-std::optional<std::int64_t> StepTimes::at(double hours) const {
-  const auto found = by_time_.find(in_seconds(hours));
-  return found == by_time_.end() ? std::nullopt : std::optional(found->second);
+std::optional<std::int64_t> StepTimes::at(double hours, double tolerance) const {
+  const auto found = by_time_.lower_bound(in_seconds(hours - tolerance));
+  const bool is_near = found != by_time_.end() && found->first <= in_seconds(hours + tolerance);
+  return is_near ? std::optional(found->second) : std::nullopt;
 }
 
 std::optional<std::int64_t> StepTimes::after(std::int64_t step, std::int64_t steps) const {

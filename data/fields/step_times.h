@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "data/fields/field_series.h"
@@ -27,16 +27,16 @@ class StepTimes {
     return hours(step) + static_cast<double>(steps) * step_hours_;
   }
 
-  // The step at a time, to a second. None if the series has no such step.
-  std::optional<std::int64_t> at(double hours) const;
+  // The step at a time, to a second, or within `tolerance` hours. None if the series has no such step.
+  std::optional<std::int64_t> at(double hours, double tolerance = 0) const;
   // The step that is `steps` steps later than `step`, as time goes: over a hole, and in another file. Without times it
   // must lie in the same file. None if the series does not have it.
   std::optional<std::int64_t> after(std::int64_t step, std::int64_t steps) const;
 
  private:
   const FieldSeries& series_;
-  std::vector<double> hours_;                               // [steps]; empty: not known
-  std::unordered_map<std::int64_t, std::int64_t> by_time_;  // steps by their time in seconds
+  std::vector<double> hours_;                     // [steps]; empty: not known
+  std::map<std::int64_t, std::int64_t> by_time_;  // steps by their time in seconds
   double step_hours_ = 0;
 };
 

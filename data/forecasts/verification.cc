@@ -52,10 +52,14 @@ std::vector<float> all_planes(std::size_t channels, std::int64_t points) {
 
 }  // namespace
 
-TruthFields::TruthFields(const std::vector<std::string>& paths) {
-  FieldSeriesOptions options{.paths = paths, .catalog = std::make_shared<FieldCatalog>()};
+TruthFields::TruthFields(const std::vector<std::string>& paths, const std::vector<std::string>& channels) {
+  FieldSeriesOptions options{.paths = paths,
+                             .channels = channels,
+                             .channels_from = "--truth-channels",
+                             .catalog = std::make_shared<FieldCatalog>()};
   options.missing = FieldSeries(options).channel_names();
   series_ = std::make_unique<FieldSeries>(options);
+  times_ = std::make_unique<StepTimes>(*series_);
 }
 
 bool TruthFields::has(const std::string& channel) const {
@@ -63,10 +67,9 @@ bool TruthFields::has(const std::string& channel) const {
 }
 
 void TruthFields::choose(const ScoredChannels& channels, const FieldGrid& grid) {
-  for (std::size_t file = 0; file < series_->file_count(); ++file)
-    ISOBAR_CHECK(series_->file(file).time(), series_->file_name(file),
-                 " has no dates: forecasts are compared with the truth of the same time, 'time' in units like \"hours "
-                 "since 1970-01-01\"");
+  if (const FieldFile* file = series_->file_without_times())
+    throw_error(file->path(), " has no dates: forecasts are compared with the truth of the same time, 'time' in units ",
+                "like \"hours since 1970-01-01\", or a year as the file's name");
   numbers_.clear();
   for (const std::size_t place :
        matched_channels(channels, series_->channel_names(), series_->labels().units, series_->file_name(0)))
@@ -77,10 +80,7 @@ void TruthFields::choose(const ScoredChannels& channels, const FieldGrid& grid) 
 
 std::optional<std::int64_t> TruthFields::step_at(double hours_since_1970) const {
   constexpr double kMinute = 1.0 / 60;
-  const std::int64_t step = series_->timeline().first_step_from(hours_since_1970 - kMinute);
-  if (step >= series_->steps()) return std::nullopt;
-  const std::optional<double> hours = series_->hours_since_1970(step);
-  return hours && std::abs(*hours - hours_since_1970) <= kMinute ? std::optional(step) : std::nullopt;
+  return times_->at(hours_since_1970, kMinute);
 }
 
 std::vector<float> TruthFields::read(std::int64_t step) const {

@@ -32,7 +32,7 @@ std::vector<double> damping_of(const TruthFields& truth, const ClimatologyFields
   for (const std::int64_t start : spread_steps(range[0], range[1], kDampingStarts, steps_per_day(series))) {
     const std::vector<double> then = anomalies_at(truth, climatology, start);
     for (std::size_t lead = 0; lead < lead_hours.size(); ++lead) {
-      const std::optional<std::int64_t> step = truth.step_at(*series.hours_since_1970(start) + lead_hours[lead]);
+      const std::optional<std::int64_t> step = truth.step_at(truth.hours(start) + lead_hours[lead]);
       if (!step || *step >= range[1]) continue;
       const std::vector<double> now = anomalies_at(truth, climatology, *step);
       const std::size_t points = truth.points(), width = points / row_weights.size();

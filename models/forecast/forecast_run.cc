@@ -212,13 +212,13 @@ void ForecastRun::run_batch(std::span<const std::int64_t> starts, std::int64_t f
                             const Sink& sink) const {
   const FieldInput& fields_of = forecaster_.input();
   const Batch on_host = read_starts(starts), begin = to_device(on_host, forecaster_.device());
-  Tensor input = fields_of.input_of(begin), persistence;
+  Tensor input = fields_of.input_of(begin);
   for (std::int64_t k = 0; k < steps_; ++k) {
     const Tensor forecast = forecaster_.forecast(input);
     const Truth truth = read_truth(starts, k, on_host);
     if (truth.is_any()) {
-      if (!persistence.defined()) persistence = persistence_of(starts, begin);
-      const Tensor target = fields_of.target_of(truth.batch, k);
+      // Computed for each lead: kept, it would take the memory of a state while the network runs.
+      const Tensor persistence = persistence_of(starts, begin), target = fields_of.target_of(truth.batch, k);
       const std::vector<double> own = forecaster_.scores(forecast, target, climatology_),
                                 theirs = forecaster_.scores(persistence, target, climatology_);
       const std::size_t sums = own.size() / starts.size();

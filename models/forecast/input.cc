@@ -209,27 +209,15 @@ Tensor FieldInput::given_at(const Batch& batch, std::int64_t step) const {
 Tensor FieldInput::continued(const Tensor& before, const Tensor& forecast, const Batch& batch,
                              std::int64_t step) const {
   const std::int64_t channels = options_.prognostics(), older = channels * options_.history;
-  const Tensor given = given_at(batch, step);
+  const std::int64_t others = planes() - channels - older;  // forcings, planes and masks
+  const Tensor given = others > 0 || edge_flags_.defined() ? given_at(batch, step) : Tensor();
   Tensor state = forecast.size(1) == channels ? forecast : join_planes({{forecast, 0, channels}});
   if (never_flags_.defined()) state = replace_points(state, never_values_, never_flags_);
   if (edge_flags_.defined()) state = replace_points(state, leading_channels(given, channels), edge_flags_);
   std::vector<Planes> parts{{state, 0, channels}};
   if (older > 0) parts.push_back({before, 0, older});
-  if (given.size(1) > channels) parts.push_back({given, channels, given.size(1) - channels});
+  if (others > 0) parts.push_back({given, channels, others});
   return parts.size() == 1 ? state : join_planes(parts);
-}
-
-Tensor FieldInput::input_after(const Tensor& before, const Tensor& forecast, const Tensor& next) const {
-  ISOBAR_CHECK(!forecast.tracked(), "a forecast that is continued passes no gradient back: it must not be recorded");
-  const std::int64_t channels = options_.prognostics();
-  const Tensor input = Tensor::empty(next.shape(), next.dtype(), device_);
-  const Tensor own = leading_channels(forecast, channels);
-  const Tensor state = edge_flags_.defined() ? replace_points(own, leading_channels(next, channels), edge_flags_) : own;
-  copy_channels(input, 0, state, 0, channels);
-  copy_channels(input, channels, before, 0, channels * options_.history);
-  const std::int64_t states = channels * (1 + options_.history);
-  copy_channels(input, states, next, states, next.size(1) - states);
-  return input;
 }
 
 // On the host: forecasts are copied there to be written anyway.

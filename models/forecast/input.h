@@ -36,10 +36,6 @@ class FieldInput {
   // the edges (boundary_width), which are the batch's. Of `before` come older states. Forcings, planes and masks are
   // the batch's at the time of the step.
   Tensor continued(const Tensor& before, const Tensor& forecast, const Batch& batch, std::int64_t step) const;
-  // The input of the next step of a rollout: `next`, the input that the data give for that step, with the forecast in
-  // place of its channels but for the edges (boundary_width), and the channels of `before`, the input of this step, in
-  // place of older ones. The forecast must not be recorded on a tape: no gradient passes through here.
-  Tensor input_after(const Tensor& before, const Tensor& forecast, const Tensor& next) const;
 
   // A forecast [B, n_out, LAT, LON] with NaN where the data never have a value, and with what such points of an input
   // are taken for. The forecast itself if there are no such points.

@@ -124,7 +124,7 @@ OpenedForecast::OpenedForecast(ForecastRecipe recipe, const OpenRequest& request
 
 FieldSeriesOptions OpenedForecast::files_of(DataSplit split) const {
   const SplitSource source = recipe_.split.source(split);
-  FieldSeriesOptions files = recipe_.fields_at(source.path);
+  FieldSeriesOptions files = recipe_.fields_at({source.path});
   files.range = source.range;
   files.range_key = source.range_key;
   files.catalog = findings_.catalog;
@@ -322,7 +322,7 @@ OpenedForecastSplit::OpenedForecastSplit(ForecastRecipe recipe, DataSplit split,
 
 FieldSeriesOptions OpenedForecastSplit::files_of(DataSplit split) const {
   const SplitSource source = recipe_.split.source(split);
-  FieldSeriesOptions files = recipe_.fields_at(source.path);
+  FieldSeriesOptions files = recipe_.fields_at({source.path});
   files.range = source.range;
   files.range_key = source.range_key;
   if (trained_) {

@@ -118,7 +118,7 @@ std::vector<std::string> ForecastRecipe::fill_from_data(KeyOrigins& origins,
   const bool wants_ranges = split.is_one_path() && !split.allow_overlap && !(split.train_range && split.valid_range);
   if (!wants_ranges && !needs_sizes() && !split.lead_time) return sentences;
 
-  const FieldSeries data(fields_before_sizes(split.train_data_path, catalog));
+  const FieldSeries data(fields_before_sizes({split.train_data_path}, catalog));
   if (split.lead_time) sentences.push_back(fill_dt(data, origins));
   if (const std::string sizes = fill_sizes(sizes_of(data), origins); !sizes.empty())
     sentences.push_back("from the data: " + sizes);
@@ -134,9 +134,9 @@ std::vector<std::string> ForecastRecipe::fill_from_data(KeyOrigins& origins,
   return sentences;
 }
 
-FieldSeriesOptions ForecastRecipe::fields_before_sizes(const std::string& path,
+FieldSeriesOptions ForecastRecipe::fields_before_sizes(const std::vector<std::string>& paths,
                                                        const std::shared_ptr<FieldCatalog>& catalog) const {
-  return {.paths = {path},
+  return {.paths = paths,
           .channels = forecast.channels ? *forecast.channel_names : std::vector<std::string>(),
           .choose = forecast.channels.has_value(),
           .spans_files = split.span_files,
@@ -154,8 +154,8 @@ std::string ForecastRecipe::fill_dt(const FieldSeries& data, KeyOrigins& origins
   return concat("lead_time ", *split.lead_time, ": dt ", steps);
 }
 
-FieldSeriesOptions ForecastRecipe::fields_at(const std::string& path) const {
-  return {.paths = {path},
+FieldSeriesOptions ForecastRecipe::fields_at(const std::vector<std::string>& paths) const {
+  return {.paths = paths,
           .channels = forecast.channel_names.value_or(std::vector<std::string>()),
           .choose = forecast.channels.has_value(),
           .missing = channels_with_missing_points(),
@@ -169,9 +169,9 @@ FieldSeriesOptions ForecastRecipe::fields_at(const std::string& path) const {
           .spans_files = split.span_files};
 }
 
-std::optional<FieldSeriesOptions> ForecastRecipe::forcings_at(const std::string& path) const {
+std::optional<FieldSeriesOptions> ForecastRecipe::forcings_at(const std::vector<std::string>& paths) const {
   if (!forecast.channels || forecast.forcings() == 0) return std::nullopt;
-  FieldSeriesOptions options = fields_at(path);
+  FieldSeriesOptions options = fields_at(paths);
   options.channels.erase(options.channels.begin(), options.channels.begin() + *forecast.n_out_channels);
   return options;
 }

@@ -56,7 +56,7 @@ class ForecastRecipe : public Recipe {
   std::vector<std::string> fill_from_data(KeyOrigins& origins, const std::shared_ptr<FieldCatalog>& catalog);
 
   // A data set whose sizes fill those that are left to it. fill_from_roles must have been called.
-  FieldSeriesOptions fields_before_sizes(const std::string& path,
+  FieldSeriesOptions fields_before_sizes(const std::vector<std::string>& paths,
                                          const std::shared_ptr<FieldCatalog>& catalog = nullptr) const;
 
   // The functions below need known sizes.
@@ -65,10 +65,10 @@ class ForecastRecipe : public Recipe {
   // The forecaster for these options.
   ForecasterOptions forecaster_options() const;
   // A data set with the grid, names and dt of this recipe.
-  FieldSeriesOptions fields_at(const std::string& path) const;
+  FieldSeriesOptions fields_at(const std::vector<std::string>& paths) const;
   // The forcings of such a data set alone, whose steps may go beyond those of the other channels. None if the model
   // reads no forcings by name.
-  std::optional<FieldSeriesOptions> forcings_at(const std::string& path) const;
+  std::optional<FieldSeriesOptions> forcings_at(const std::vector<std::string>& paths) const;
   // The samples of a set, of the data's planes by their roles: as long as the longest rollout of training or, of a set
   // that is scored, of validation. carried: the constants of the weights that are judged; empty: those of the files.
   PairOptions pairs_of(DataSplit set, const FieldSeries& dataset, bool is_scored,

@@ -48,7 +48,7 @@ ordered_json number_or_null(double value) {
 }  // namespace
 
 ForecastScoring::ForecastScoring(ScoringOptions options)
-    : options_(std::move(options)), truth_(std::make_unique<TruthFields>(options_.truth)) {
+    : options_(std::move(options)), truth_(std::make_unique<TruthFields>(options_.truth, options_.truth_channels)) {
   open_forecasts();
   choose_channels();
   check_leads();
@@ -131,8 +131,8 @@ void ForecastScoring::find_starts() {
   double first = -HUGE_VAL, last = HUGE_VAL;
   if (options_.range) {
     const StepRange steps = truth_->series().steps_of(*options_.range, "--range");
-    first = *truth_->series().hours_since_1970(steps[0]) - kSameHours;
-    last = *truth_->series().hours_since_1970(steps[1] - 1) + kSameHours;
+    first = truth_->hours(steps[0]) - kSameHours;
+    last = truth_->hours(steps[1] - 1) + kSameHours;
   }
   for (std::size_t file = 0; file < readers_.size(); ++file)
     for (std::size_t start = 0; start < readers_[file].starts().size(); ++start)

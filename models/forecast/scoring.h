@@ -19,10 +19,11 @@
 namespace isobar {
 
 struct ScoringOptions {
-  std::vector<std::string> forecasts = {};  // files and stores of one model, with different starts
-  std::vector<std::string> truth = {};      // files or folders
-  std::string climatology = {};             // file or store; empty: none
-  std::vector<std::string> channels = {};   // empty: those that forecasts and truth have
+  std::vector<std::string> forecasts = {};       // files and stores of one model, with different starts
+  std::vector<std::string> truth = {};           // files or folders
+  std::vector<std::string> truth_channels = {};  // the names of their channels, in order; empty: the files have names
+  std::string climatology = {};                  // file or store; empty: none
+  std::vector<std::string> channels = {};        // empty: those that forecasts and truth have
   LatitudeWeights weights = LatitudeWeights::cos;
   std::optional<RangeValue> range = {};        // of the starts: steps of the truth, or dates
   std::optional<RangeValue> train_range = {};  // for damped persistence; none: it is left out

@@ -118,6 +118,8 @@ TEST_CASE("forecasts: across New Year, from two files as from one, with truth an
   here.done(here.forecast("whole", "whole.h5", start));
   here.done(here.forecast("two", "two.h5", start));
   CHECK((here.file("two.h5") == here.file("whole.h5")));
+  here.done(here.forecast("two/one.h5", "given_apart.h5", start + " --data " + here.path("two/two.h5").string()));
+  CHECK((here.file("given_apart.h5") == here.file("whole.h5")));
   here.done(here.forecast("whole", "whole.nc", start));
   here.done(here.forecast("two", "two.nc", start));
   here.write("past/one", 0, 11);  // it ends with the start: no truth at all

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/fields/calendar.h"
+#include "data/fields/pairs.h"
 #include "engine/field_ops.h"
 #include "kernels/common/check.h"
 #include "tests/harness/testing.h"
@@ -36,8 +37,10 @@ TEST_CASE("input: a forecast is continued as an input is made, with each sample'
     const FieldInput fields(options, info, {0, kHeight}, DType::fp64, Device{});
     Batch batch{{"input", counted({kSamples, kChannels, kHeight, kWidth}, DType::fp32)},
                 {"time", counted({kSamples, kTimeFeatures}, DType::fp64)}};
+    batch["target"] = counted({kSamples, kChannels, kHeight, kWidth}, DType::fp32);
+    batch[at_step("time", 1)] = batch["time"];
     const Tensor input = fields.input_of(batch);
-    CHECK(fields.input_after(input, fields.persistence_of(input, batch), input).to_vector() == input.to_vector());
+    CHECK(fields.continued(input, fields.persistence_of(input, batch), batch, 1).to_vector() == input.to_vector());
 
     batch["input"] = counted({kSamples, kChannels, kWidth, kHeight}, DType::fp32);
     CHECK_THROWS_WITH(fields.input_of(batch), testing::ContainsSubstring("the data set's input has the shape"));
@@ -76,11 +79,14 @@ TEST_CASE("input: planes are normalised by their roles, and a continued forecast
 
   Tensor forecast = Tensor::empty({1, 3, 1, 2}, DType::fp64, Device{});
   forecast.set_values({-1, -2, -3, -4, -5, -6});
-  Tensor next = Tensor::empty({1, 8, 1, 2}, DType::fp64, Device{});
-  next.set_values(std::vector<double>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16});
+  Batch window = batch;
+  window["target"] = Tensor::empty({1, 3, 1, 2}, DType::fp32, Device{});
+  window["target"].set_values({1, 2, 3, 4, 5, 6});
+  window[at_step("given", 1)] = Tensor::empty({1, 2, 1, 2}, DType::fp32, Device{});
+  window[at_step("given", 1)].set_values({12, 20, 1, 1.5});
   // The forecast, the states before it one step older, and the forcing and the plane of the next step.
-  CHECK(fields.input_after(input, forecast, next).to_vector() ==
-        std::vector<double>{-1, -2, -3, -4, 9, 10, 9, 9.5, 29, 30, 19, 19.5, 13, 14, 15, 16});
+  CHECK(fields.continued(input, forecast, window, 1).to_vector() ==
+        std::vector<double>{-1, -2, -3, -4, 9, 10, 9, 9.5, 29, 30, 19, 19.5, 1, 2, 2, 4});
 }
 
 TEST_CASE("input: the change is added to the channels, and a diagnostic is the network's own") {

@@ -14,6 +14,7 @@
 #include "kernels/common/check.h"
 #include "models/forecast/damping.h"
 #include "models/forecast/score_pictures.h"
+#include "tests/harness/data_files.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
@@ -229,6 +230,37 @@ TEST_CASE("scoring: files of other starts are one set, a range takes starts, a f
                         .range = RangeValue(std::array<std::string, 2>{"2020-02-21T12", "2020-02-22"})});
   CHECK(some.starts().size() == 2);
   CHECK(some.channels() == Names{"t2m"});
+}
+
+TEST_CASE("scoring: a year's truth that names neither channels nor times is known by the file's name and the flag") {
+  constexpr int kSteps = 366 * 4, kBegin = 50 * 24;  // 2020-02-20 is the 51st day
+  const TemporaryFolder folder;
+  const std::string truth = write_truth(folder / "truth.nc"), year = folder / "2020.h5",
+                    forecast = write_forecast_file(folder / "f.nc");
+  std::vector<float> values;
+  for (int step = 0; step < kSteps; ++step)
+    for (const int offset : {0, -279, 0})
+      for (int row = 0; row < 4; ++row)
+        for (int column = 0; column < 4; ++column)
+          values.push_back(static_cast<float>(truth_at(6.0 * step - kBegin, row, column) + offset));
+  testing::write_fields(year, {kSteps, 3, 4, 4}, values);
+  const auto scores = [&](const std::string& path, const Names& names) {
+    const RangeValue days(std::array<std::string, 2>{"2020-02-20", "2020-02-24"});
+    ForecastScoring scoring({.forecasts = {forecast}, .truth = {path}, .truth_channels = names, .range = days});
+    scoring.run();
+    const nlohmann::ordered_json json = scoring.json();
+    CHECK(json["starts"] == 2);
+    return json["regions"]["global"]["forecast"]["rmse"];
+  };
+  const auto named = scores(truth, {}), by_year = scores(year, {"u10", "v10", "t2m"});
+  for (const char* channel : {"u10", "v10", "t2m"})
+    for (std::size_t lead = 0; lead < 2; ++lead)
+      CHECK(by_year[channel][lead].get<double>() == Approx(named[channel][lead].get<double>()).epsilon(1e-6));
+  CHECK_THAT(refusal({.forecasts = {forecast}, .truth = {year}}), ContainsSubstring("no channel in common"));
+  CHECK_THAT(refusal({.forecasts = {forecast}, .truth = {year}, .truth_channels = {"t2m"}}),
+             ContainsSubstring("2020.h5 has 3 channels; expected 1"));
+  CHECK_THAT(refusal({.forecasts = {forecast}, .truth = {truth}, .truth_channels = {"u10", "v10", "t2m"}}),
+             ContainsSubstring("truth.nc: channel 0 is 't2m', --truth-channels has 'u10' there"));
 }
 
 TEST_CASE("scoring: what does not fit is refused with both") {

@@ -22,6 +22,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/transpose.h"
 #include "kernels/gemm/packed.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
@@ -31,6 +32,9 @@ using std::int64_t;
 inline constexpr int64_t kSerialFlops = 200'000;  // less work is not worth a second thread
 // Tiles of rows whose A is packed at a time; they share the L2 cache with B.
 inline constexpr int64_t kBlockTiles = 14;
+
+// A product of few rows keeps its whole A packed in the second-level cache, up to so many passes over its terms.
+inline constexpr int64_t kFewRowsPasses = 16;
 
 // The step between rows of the packed A. Not a power of two: all rows of a tile would fall into a few cache sets.
 inline constexpr int kRowStep = kGemmDepth + 16;
@@ -71,6 +75,12 @@ struct Single {
     put(to);
   }
   static ISOBAR_INLINE Packed pack_one(const In* from, int64_t) { return static_cast<Packed>(*from); }
+  // A vector of elements whose terms are contiguous.
+  static ISOBAR_INLINE Vector<Packed> load_along(const In* from) {
+    alignas(kVectorBytes) Packed elements[kLanes<Packed>];
+    convert_fixed<kLanes<Packed>>(from, elements);
+    return load(elements);
+  }
   // Packs `count` contiguous elements; further terms of each would be at distance `step`.
   static ISOBAR_INLINE void pack_across(const In* __restrict__ from, int64_t, int64_t, int64_t count,
                                         Packed* __restrict__ to) {
@@ -114,6 +124,11 @@ struct InPairs {
     Packed pair;
     __builtin_memcpy(&pair, from, sizeof pair);
     return pair;
+  }
+  static ISOBAR_INLINE Vector<Packed> load_along(const In* from) {
+    Vector<Packed> pairs;
+    __builtin_memcpy(&pairs, from, sizeof pairs);
+    return pairs;
   }
   static ISOBAR_INLINE void pack_across(const In* __restrict__ from, int64_t step, int64_t terms_left, int64_t count,
                                         Packed* __restrict__ to) {
@@ -224,20 +239,18 @@ struct MatrixB {
   void pack(int64_t column, const Depth& depth, T* __restrict__ packed) const {
     const int64_t width = min(kWidth, n - column);
     if (transposed) {
-      // Elements of all columns that stay in the first-level cache while they are transposed.
-      constexpr int64_t kRun = 16;
-      for (int64_t first = 0; first < depth.elements; first += kRun) {
-        const int64_t last = min(first + kRun, depth.elements);
-        for (int64_t j = 0; j < kWidth; ++j) {
-          if (j < width) {
-            const In* from = b + (column + j) * step + depth.begin;
-            for (int64_t k = first; k < last; ++k)
-              packed[k * kWidth + j] = Format::pack_one(from + k * Format::kTerms, depth.terms - k * Format::kTerms);
-          } else {
-            for (int64_t k = first; k < last; ++k) packed[k * kWidth + j] = T{0};
-          }
+      constexpr int64_t kSide = kLanes<T>;
+      static_assert(kWidth % kSide == 0);
+      const int64_t whole = depth.terms / Format::kTerms / kSide * kSide;  // elements in whole squares
+      for (int64_t k = 0; k < depth.elements; k += kSide)
+        for (int64_t j = 0; j < kWidth; j += kSide) {
+          const int64_t elements = min(kSide, depth.elements - k), columns = min(kSide, width - j);
+          const In* from = b + (column + j) * step + depth.begin + k * Format::kTerms;
+          if (k < whole && columns == kSide)
+            pack_square(from, packed + k * kWidth + j);
+          else
+            pack_part_of_square(from, elements, columns, depth.terms - k * Format::kTerms, packed + k * kWidth + j);
         }
-      }
     } else {
       for (int64_t k = 0; k < depth.elements; ++k) {
         const int64_t term = k * Format::kTerms;
@@ -245,6 +258,26 @@ struct MatrixB {
                          packed + k * kWidth);
       }
     }
+  }
+
+ private:
+  // kLanes elements of as many columns, whose terms are contiguous in memory.
+  ISOBAR_INLINE void pack_square(const In* __restrict__ from, T* __restrict__ to) const {
+    Vector<T> square[kLanes<T>];
+#pragma GCC unroll 16
+    for (int j = 0; j < kLanes<T>; ++j) square[j] = Format::load_along(from + j * step);
+    transpose_square(square);
+#pragma GCC unroll 16
+    for (int k = 0; k < kLanes<T>; ++k) store(to + k * kWidth, square[k]);
+  }
+  // The same at the edges: `columns` may be 0 or less. Zeros up to a whole square of columns.
+  void pack_part_of_square(const In* __restrict__ from, int64_t elements, int64_t columns, int64_t terms_left,
+                           T* __restrict__ to) const {
+    for (int64_t k = 0; k < elements; ++k)
+      for (int64_t j = 0; j < kLanes<T>; ++j)
+        to[k * kWidth + j] =
+            j < columns ? Format::pack_one(from + j * step + k * Format::kTerms, terms_left - k * Format::kTerms)
+                        : T{0};
   }
 };
 
@@ -299,15 +332,60 @@ int64_t passes_of(int64_t k) {
   return ceil_div(ceil_div(k, Format::kTerms), kGemmDepth);
 }
 
+// The packed elements of a pass.
+template <class Format>
+int64_t elements_of_pass(int64_t k) {
+  return min(kGemmDepth, round_up(ceil_div(ceil_div(k, Format::kTerms), passes_of<Format>(k)), 8));
+}
+
+// The product of the rows of one tile, kRows of them. Here a packed B would be used once: each thread packs a panel
+// just before it multiplies with it, so that B goes through the memory once and its packed panels stay in the cache.
+// The sums are those of multiply() below, to the bit.
+template <class Format, int kRows, class A, class B, class Epilogue>
+void multiply_few_rows(const A& a, const B& b, const Epilogue& epilogue, const Extents& e) {
+  using T = typename Format::Sum;
+  using Packed = typename Format::Packed;
+  constexpr int64_t kTileSize = kTileRows * kRowStep;
+  const int64_t passes = passes_of<Format>(e.k), max_elements = elements_of_pass<Format>(e.k);
+  const auto depth_of = [&](int64_t pass) {
+    const int64_t begin = pass * max_elements * Format::kTerms, terms = min(max_elements * Format::kTerms, e.k - begin);
+    return Depth{begin, terms, ceil_div(terms, Format::kTerms)};
+  };
+  auto* packed_a = static_cast<Packed*>(scratch(Scratch::gemm_a, passes * kTileSize * sizeof(Packed)));
+  for (int64_t pass = 0; pass < passes; ++pass) a.pack(0, e.m, depth_of(pass), packed_a + pass * kTileSize);
+  parallel_for(ceil_div(e.n, kPanel<T>), kSerialFlops / (kPanel<T> * e.k) + 1, [&](int64_t first, int64_t last) {
+    auto* packed_b = static_cast<Packed*>(scratch(Scratch::gemm_b, kPanel<T> * max_elements * sizeof(Packed)));
+    Epilogue of_pass = epilogue;
+    for (int64_t panel = first; panel < last; ++panel)
+      for (int64_t pass = 0; pass < passes; ++pass) {
+        const Depth depth = depth_of(pass);
+        b.pack(panel * kPanel<T>, depth, packed_b);
+        alignas(64) T sums[kRows * kPanel<T>];
+        {
+          Tile<T, kRows, kTileVectors> c;
+          c.clear();
+          Format::template multiply<A::kTransposed ? 1 : kRowStep, A::kTransposed ? kTileRows : 1, kPanel<T>>(
+              c, packed_a + pass * kTileSize, packed_b, depth.elements);
+          c.template store_to<kPanel<T>>(sums);
+        }
+        of_pass.first = pass == 0;
+        of_pass.last = pass + 1 == passes;
+        finish_tile(of_pass, sums, 0, panel * kPanel<T>, e.m, e.n);
+      }
+  });
+}
+
 // k >= 1.
 template <class Format, class A, class B, class Epilogue>
 void multiply(const A& a, const B& b, Epilogue epilogue, const Extents& e) {
   using T = typename Format::Sum;
   using Packed = typename Format::Packed;
+  if (e.m <= kTileRows && passes_of<Format>(e.k) <= kFewRowsPasses) {
+    if (e.m == 1 && !A::kTransposed) return multiply_few_rows<Format, 1>(a, b, epilogue, e);
+    return multiply_few_rows<Format, kTileRows>(a, b, epilogue, e);
+  }
   const int64_t panels = ceil_div(e.n, kPanel<T>), tiles = ceil_div(e.m, kTileRows);
-  const int64_t elements = ceil_div(e.k, Format::kTerms);
-  const int64_t max_elements = min(kGemmDepth, round_up(ceil_div(elements, passes_of<Format>(e.k)), 8));
-  const int64_t max_terms = max_elements * Format::kTerms;
+  const int64_t max_elements = elements_of_pass<Format>(e.k), max_terms = max_elements * Format::kTerms;
   auto* packed_b = static_cast<Packed*>(scratch(Scratch::gemm_b, panels * kPanel<T> * max_elements * sizeof(Packed)));
 
   // Rows are split among threads in blocks of up to kBlockTiles tiles; if there are too few rows, columns are split

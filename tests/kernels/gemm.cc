@@ -5,6 +5,7 @@
 #include <limits>
 #include <numbers>
 #include <string>
+#include <tuple>
 #include <type_traits>
 
 #include "kernels/common/check.h"
@@ -181,6 +182,51 @@ TEST_CASE("gemm splits many rows and many columns over threads") {
   run({.m = 300, .n = 50, .k = 20});
   run({.m = 5, .n = 1000, .k = 40});
   run({.m = 5, .n = 1000, .k = 40, .transpose_b = true, .in = DType::bf16, .out = DType::bf16});
+}
+
+// What is generated from a prompt must not depend on the prompts beside it.
+TEST_CASE("gemm gives a row the same bits among few rows as among many") {
+  for (const Types types : kTypes)
+    for (const bool transpose_a : {false, true})
+      for (const auto& [n, k] : std::vector<std::array<std::int64_t, 2>>{
+               {1, 5}, {47, 16}, {48, 33}, {97, cpu::kGemmDepth + 3}, {130, 2 * cpu::kGemmDepth + 37}}) {
+        const Case many{.m = 20,
+                        .n = n,
+                        .k = k,
+                        .transpose_a = transpose_a,
+                        .transpose_b = k % 2 == 1,
+                        .in = types.in,
+                        .out = types.out,
+                        .has_bias = true,
+                        .has_pre = true,
+                        .activation = Activation::gelu_tanh};
+        INFO(describe(many));
+        const Operands x = operands_of(many);
+        on_devices(cpu_only(), {types.in, types.out},
+                   [&](Workbench& bench) {
+                     const GemmArgs all = arguments_of(many, x, bench);
+                     cpu::gemm_packed(all);
+                     for (const std::int64_t m : {1, 2, 5, 8}) {
+                       Case few = many;
+                       few.m = m;
+                       Operands first = x;
+                       for (std::int64_t i = 0; i < m * k; ++i)
+                         first.a[i] = transpose_a ? x.a.v[static_cast<std::size_t>(i / m * many.m + i % m)]
+                                                  : x.a.v[static_cast<std::size_t>(i)];
+                       for (auto* values : {&first.a, &first.c})
+                         values->v.resize(static_cast<std::size_t>(m * (values == &first.a ? k : n)));
+                       const GemmArgs some = arguments_of(few, first, bench);
+                       cpu::gemm_packed(some);
+                       for (const auto& [name, of_all, of_some] :
+                            {std::tuple("c", all.c, some.c), std::tuple("pre", all.pre, some.pre)}) {
+                         Values rows = bench.read({of_all});
+                         rows.v.resize(static_cast<std::size_t>(m * n));
+                         bench.check_equal(concat(name, " of ", m, " rows"), {of_some}, rows);
+                       }
+                     }
+                   },
+                   {.multiplies = true});
+      }
 }
 
 TEST_CASE("gemm applies bias and activation") {

@@ -39,7 +39,7 @@ void evaluate(const EvaluateFlags& o) {
   const StreamScope stream(std::make_shared<gpu::OwnedStream>(device));
   const fs::path file = weights_at(o.weights);
   if (!o.scores.empty()) check_output("--scores", o.scores, {.weights = file, .data = {}, .statistics = {}});
-  ModelDescription description = describe_model(file);
+  ModelDescription description = describe_given(file);
   RunConfig config = config_of_weights(o.weights, description, o.data, o.config.assignments);
   const DataSplit split = split_named(o.split);
   const std::unique_ptr<OpenedSplit> data = config.recipe->open_split(split, description.weights);
@@ -59,7 +59,9 @@ void evaluate(const EvaluateFlags& o) {
 void register_evaluate(CLI::App& app) {
   auto options = std::make_shared<EvaluateFlags>();
   CLI::App* command = app.add_subcommand("evaluate", "Judge a trained model on one of its data sets");
-  command->add_option("--weights", options->weights, "FILE.safetensors, or a run's folder (its best weights)")
+  command
+      ->add_option("--weights", options->weights,
+                   "FILE.safetensors, a run's folder (its best weights), or a folder of Hugging Face")
       ->required();
   add_set_option(*command, options->config);
   add_device_options(*command, options->config);

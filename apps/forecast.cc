@@ -154,6 +154,7 @@ ForecastConfig config_of(const ForecastFlags& o, const std::optional<TrainedFore
     config.recipe.forecast.channel_names = trained->info.channel_names;
   }
   config.run.check();
+  config.run.compute.trains = false;
   return config;
 }
 

@@ -104,7 +104,7 @@ void generate(const GenerateFlags& o) {
   const Device device = o.config.use_device();
   const StreamScope stream(std::make_shared<gpu::OwnedStream>(device));
   const fs::path file = weights_at(o.weights);
-  ModelDescription description = describe_model(file);
+  ModelDescription description = describe_given(file);
   const RunConfig config = config_of_weights(o.weights, description, "", o.config.assignments);
   const LanguageRecipe& recipe = language_recipe_of(config, o.weights);
   const std::unique_ptr<LanguageModel> model = recipe.trained_model(description.weights, config.compute, device);
@@ -128,7 +128,9 @@ void generate(const GenerateFlags& o) {
 void register_generate(CLI::App& app) {
   auto options = std::make_shared<GenerateFlags>();
   CLI::App* command = app.add_subcommand("generate", "Write text with a trained language model");
-  command->add_option("--weights", options->weights, "FILE.safetensors, or a run's folder (its best weights)")
+  command
+      ->add_option("--weights", options->weights,
+                   "FILE.safetensors, a run's folder (its best weights), or a folder of Hugging Face")
       ->required();
   command
       ->add_option("--prompt", options->prompts,

@@ -4,14 +4,28 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/train/run_folder.h"
+#include "engine/files/huggingface_folder.h"
 #include "engine/files/json.h"
 #include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "kernels/common/printable.h"
+#include "models/gpt/huggingface.h"
+#include "models/language/recipe.h"
 
 namespace isobar {
 
 namespace fs = std::filesystem;
+
+ModelDescription describe_given(const fs::path& path) {
+  if (!is_huggingface_folder(path)) return describe_model(path);
+  ModelDescription description{{path, {}}, read_config(entries_from(keys_of_huggingface(path), path.string()))};
+  const auto& recipe = dynamic_cast<const LanguageRecipe&>(*description.config->recipe);
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(tokenizer_options(recipe.text));
+  ISOBAR_CHECK(*recipe.text.vocab_size >= tokenizer->size(), path.string(), ": its tokenizer has ", tokenizer->size(),
+               " tokens, but vocab_size of its config.json is ", *recipe.text.vocab_size);
+  description.weights.settings = text_settings(text_info(*tokenizer, *recipe.text.vocab_size, recipe.text.seq_length));
+  return description;
+}
 
 RunConfig config_of_weights(const std::string& weights, ModelDescription& description, const std::string& data,
                             const std::vector<std::string>& assignments) {
@@ -24,6 +38,7 @@ RunConfig config_of_weights(const std::string& weights, ModelDescription& descri
   RunConfig config = read_config(entries);
   print_left_out(config);
   config.check();
+  config.compute.trains = false;
   return config;
 }
 

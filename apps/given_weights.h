@@ -12,6 +12,10 @@
 
 namespace isobar {
 
+// As describe_model. A folder of Hugging Face is a language model, described by its config.json and its tokenizer's
+// files: Error naming what makes it another.
+ModelDescription describe_given(const std::filesystem::path& path);
+
 // The config stored with the weights, with the paths of --data (may be empty) and the values of --set; the keys that
 // these leave out are printed. `weights`: as the user named them. Error if they have no config.
 RunConfig config_of_weights(const std::string& weights, ModelDescription& description, const std::string& data,

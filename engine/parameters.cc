@@ -12,6 +12,7 @@
 #include "kernels/common/name_pattern.h"
 #include "kernels/common/rng.h"
 #include "kernels/common/suggestions.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/elementwise.h"
 
 namespace isobar {
@@ -55,6 +56,8 @@ std::vector<std::string> names_and_beginnings(const std::vector<std::string>& na
   all.erase(std::ranges::unique(all).begin(), all.end());
   return all;
 }
+
+constexpr std::int64_t kCostOfNormal = 64;  // of an element, beside a copy's
 
 double initial_value(const Init& init, std::uint64_t seed, std::uint64_t stream, std::int64_t index) {
   const auto i = static_cast<std::uint64_t>(index);
@@ -123,6 +126,11 @@ void Parameters::freeze(const std::vector<std::string>& patterns) {
   }
   ISOBAR_CHECK(patterns.empty() || !std::ranges::all_of(entries_, &Entry::frozen),
                "config key freeze: all parameters of the network are frozen, and nothing is left to train");
+}
+
+void Parameters::freeze_all() {
+  ISOBAR_CHECK(!weights_.defined(), "parameters are frozen after allocate()");
+  for (Entry& entry : entries_) entry.frozen = true;
 }
 
 const std::string& Parameters::name_of(int handle) const {
@@ -269,7 +277,7 @@ void Parameters::allocate(DType activation, Device device, std::uint64_t seed, c
     const MemoryScope scope("gradients");
     grads_ = Tensor::zeros({trained_end_}, dtype, device);
   }
-  fill(seed);
+  if (!std::ranges::all_of(entries_, &Entry::frozen)) fill(seed);
   for (const Entry& entry : entries_) {
     Shape shape = entry.shape;
     shape[0] *= static_cast<std::int64_t>(entry.spec.names.size());
@@ -296,15 +304,16 @@ void Parameters::fill(std::uint64_t seed) {
     const auto axis = spec.shape.begin() + shard.axis;
     const std::int64_t rows = std::accumulate(spec.shape.begin(), axis, std::int64_t{1}, std::multiplies());
     const std::int64_t inner = std::accumulate(axis + 1, spec.shape.end(), std::int64_t{1}, std::multiplies());
+    const std::int64_t first = shard.begin * inner, held = (shard.end - shard.begin) * inner, whole = *axis * inner;
     std::int64_t at = entry.offset;
     for (const std::string& name : spec.names) {
       const std::uint64_t stream = hash_of(name);
-      values.clear();
-      values.reserve(static_cast<std::size_t>(numel_of(entry.shape)));
-      for (std::int64_t row = 0; row < rows; ++row)
-        for (std::int64_t i = shard.begin * inner; i < shard.end * inner; ++i)
-          values.push_back(initial_value(spec.init, seed, stream,
-                                         position_in_file(spec.shape, spec.order, row * *axis * inner + i)));
+      values.resize(static_cast<std::size_t>(rows * held));
+      parallel_for(rows * held, kGrain / kCostOfNormal, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i)
+          values[static_cast<std::size_t>(i)] = initial_value(
+              spec.init, seed, stream, position_in_file(spec.shape, spec.order, i / held * whole + first + i % held));
+      });
       weights_.slice(at, entry.shape).set_values(values);
       at += numel_of(entry.shape);
     }

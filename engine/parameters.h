@@ -105,6 +105,8 @@ class Parameters {
   // a pattern that no name fits, with the nearest names; for one that fits only some names of a stacked parameter; and
   // if no parameter is left to train.
   void freeze(const std::vector<std::string>& patterns);
+  // All of them, of a model that is only applied: it has no gradients, and zeros until its weights are read.
+  void freeze_all();
 
   // For people: what ranks share, each once (`what`), in the order in which layers note it.
   void note_dealt(Dealt dealt);

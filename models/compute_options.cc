@@ -61,7 +61,10 @@ DType ComputeOptions::activation() const {
 void ComputeOptions::allocate(Parameters& parameters, Device device, const BucketPlan& plan) const {
   ISOBAR_CHECK(activation() != DType::fp64 || behaviour_of(device) == DeviceKind::cpu,
                "dtype: fp64 runs on the CPU only (--device cpu)");
-  if (freeze) parameters.freeze(*freeze);
+  if (!trains)
+    parameters.freeze_all();
+  else if (freeze)
+    parameters.freeze(*freeze);
   parameters.allocate(activation(), device, static_cast<std::uint64_t>(seed), plan);
 }
 

@@ -34,6 +34,7 @@ struct ComputeOptions {
   bool autotune = true;
   std::int64_t seed = 0;
   std::optional<std::vector<std::string>> freeze = {};  // patterns of parameters' names (Parameters::freeze)
+  bool trains = true;  // no key: false for a model that is only applied, whose weights are all frozen
 
   KeyTable keys();
   KeyTable freezing_keys();

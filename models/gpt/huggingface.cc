@@ -21,6 +21,9 @@ namespace {
 constexpr std::array<const char*, 3> kTanhForms{"gelu_new", "gelu_pytorch_tanh", "gelu_fast"};
 constexpr std::array<const char*, 1> kErfForms{"gelu"};
 
+constexpr const char* kTokenizerVocabulary = "vocab.json";
+constexpr const char* kTokenizerMerges = "merges.txt";
+
 std::string name_in_torch(DType dtype) {
   switch (dtype) {
     case DType::fp64:
@@ -53,6 +56,23 @@ class ConfigOfHub {
     const auto found = json_.find(key);
     return found == json_.end() || found->is_null() ? usual : *found;
   }
+  // A whole number above 0, a number, a truth.
+  std::int64_t count(const char* key, const json& usual) const {
+    const json found = value(key, usual);
+    ISOBAR_CHECK(found.is_number_integer() && found.get<std::int64_t>() > 0, file_, ": ", key, " is ", shown(found),
+                 ", no whole number above 0");
+    return found.get<std::int64_t>();
+  }
+  double number(const char* key, double usual) const {
+    const json found = value(key, usual);
+    ISOBAR_CHECK(found.is_number(), file_, ": ", key, " is ", shown(found), ", no number");
+    return found.get<double>();
+  }
+  bool truth(const char* key, bool usual) const {
+    const json found = value(key, usual);
+    ISOBAR_CHECK(found.is_boolean(), file_, ": ", key, " is ", shown(found), ", neither true nor false");
+    return found.get<bool>();
+  }
   const std::string& file() const { return file_; }
 
  private:
@@ -64,6 +84,13 @@ bool is_form(const json& word, std::span<const char* const> forms) {
   for (const char* form : forms)
     if (word == form) return true;
   return false;
+}
+
+// Error for what no GPT of isobar computes.
+void check_kind(const ConfigOfHub& hub) {
+  hub.expect<std::string>("model_type", "", "gpt2", "the model that this network reads");
+  hub.expect<bool>("scale_attn_weights", true, true, "what isobar does");
+  hub.expect<bool>("scale_attn_by_inverse_layer_idx", false, false, "what isobar does");
 }
 
 }  // namespace
@@ -95,7 +122,7 @@ nlohmann::ordered_json huggingface_config(const GptConfig& c, DType dtype, std::
 
 void check_huggingface_config(const fs::path& folder, const GptConfig& c) {
   const ConfigOfHub hub(folder);
-  hub.expect<std::string>("model_type", "", "gpt2", "the model that this network reads");
+  check_kind(hub);
   hub.expect<std::int64_t>("n_embd", 768, c.embed, "embed_dim");
   hub.expect<std::int64_t>("n_layer", 12, c.depth, "depth");
   hub.expect<std::int64_t>("n_head", 12, c.heads, "num_heads");
@@ -105,18 +132,43 @@ void check_huggingface_config(const fs::path& folder, const GptConfig& c) {
                            c.pads_count ? "the number of rows of the table, which all count" : "vocab_size");
   hub.expect<double>("layer_norm_epsilon", 1e-5, c.norm_eps, "norm_eps");
   hub.expect<bool>("tie_word_embeddings", true, c.tie_head, "tie_head");
-  hub.expect<bool>("scale_attn_weights", true, true, "what isobar does");
-  hub.expect<bool>("scale_attn_by_inverse_layer_idx", false, false, "what isobar does");
   const bool is_tanh = c.gelu == Activation::gelu_tanh;
   const json form = hub.value("activation_function", kTanhForms[0]);
   ISOBAR_CHECK(is_tanh ? is_form(form, kTanhForms) : is_form(form, kErfForms), hub.file(), ": activation_function is ",
                shown(form), ", but gelu is ", is_tanh ? "tanh" : "erf");
 }
 
+nlohmann::ordered_json keys_of_huggingface(const fs::path& folder) {
+  const ConfigOfHub hub(folder);
+  check_kind(hub);
+  const json form = hub.value("activation_function", kTanhForms[0]);
+  const bool is_tanh = is_form(form, kTanhForms);
+  ISOBAR_CHECK(is_tanh || is_form(form, kErfForms), hub.file(), ": activation_function is ", shown(form),
+               "; isobar's GPT has the GELU alone");
+  for (const char* name : {kTokenizerVocabulary, kTokenizerMerges})
+    ISOBAR_CHECK(fs::exists(folder / name), folder.string(), " has no ", name, ", of GPT-2's tokenizer");
+  const std::int64_t width = hub.count("n_embd", 768), positions = hub.count("n_positions", 1024);
+  return {{"task", "language_model"},
+          {"model", "gpt"},
+          {"embed_dim", width},
+          {"depth", hub.count("n_layer", 12)},
+          {"num_heads", hub.count("n_head", 12)},
+          {"mlp_hidden", hub.count("n_inner", 4 * width)},
+          {"positions", positions},
+          {"gelu", is_tanh ? "tanh" : "erf"},
+          {"norm_eps", hub.number("layer_norm_epsilon", 1e-5)},
+          {"tie_head", hub.truth("tie_word_embeddings", true)},
+          {"vocab_size", hub.count("vocab_size", 50257)},
+          {"seq_length", positions},
+          {"tokenizer", "gpt2_bpe"},
+          {"vocab_file", (folder / kTokenizerVocabulary).string()},
+          {"merge_file", (folder / kTokenizerMerges).string()}};
+}
+
 void write_huggingface_tokenizer(const fs::path& folder, const std::string& vocab_file, const std::string& merge_file,
                                  const std::string& eod, std::int64_t positions) {
-  write_file_atomically(folder / "vocab.json", read_file(vocab_file));
-  write_file_atomically(folder / "merges.txt", read_file(merge_file));
+  write_file_atomically(folder / kTokenizerVocabulary, read_file(vocab_file));
+  write_file_atomically(folder / kTokenizerMerges, read_file(merge_file));
   const nlohmann::ordered_json described{{"tokenizer_class", "GPT2Tokenizer"},
                                          {"bos_token", eod},
                                          {"eos_token", eod},

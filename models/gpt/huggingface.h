@@ -24,6 +24,10 @@ nlohmann::ordered_json huggingface_config(const GptConfig& config, DType dtype, 
 // are left to whoever reads them.
 void check_huggingface_config(const std::filesystem::path& folder, const GptConfig& config);
 
+// The config of a language model with the folder's network and tokenizer, by isobar's keys. Error naming the key of
+// config.json that makes it a network which isobar's GPT is not, and a file of the tokenizer that is not there.
+nlohmann::ordered_json keys_of_huggingface(const std::filesystem::path& folder);
+
 // The files of GPT-2's tokenizer, beside the weights. vocab_file, merge_file: copied. eod: the token's text.
 void write_huggingface_tokenizer(const std::filesystem::path& folder, const std::string& vocab_file,
                                  const std::string& merge_file, const std::string& eod, std::int64_t positions);

@@ -9,6 +9,7 @@
 #include "engine/tape.h"
 #include "kernels/common/check.h"
 #include "kernels/common/rng.h"
+#include "kernels/cpu/isa.h"
 #include "models/key_value_cache.h"
 
 namespace isobar {
@@ -23,18 +24,34 @@ double draw_of_token(std::uint64_t seed, std::int64_t prompt, std::int64_t posit
   return static_cast<double>((bits(0) << 32 | bits(1)) >> 11) * 0x1p-53;
 }
 
-// The ids of the `count` largest logits, the largest first.
-std::vector<std::int32_t> most_likely(std::span<const double> logits, std::int64_t count) {
-  std::vector<std::int32_t> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto comes_first = [&](std::int32_t a, std::int32_t b) {
-    const double x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
-    return x != y ? x > y : a < b;
+// The tokens of a row of logits, the most likely first. A heap, since few of a large vocabulary are asked for.
+class MostLikelyFirst {
+ public:
+  explicit MostLikelyFirst(std::span<const double> logits) : comes_later_{logits}, ids_(logits.size()) {
+    std::iota(ids_.begin(), ids_.end(), 0);
+    std::ranges::make_heap(ids_, comes_later_);
+  }
+
+  std::int32_t next() {
+    std::ranges::pop_heap(ids_, comes_later_);
+    const std::int32_t id = ids_.back();
+    ids_.pop_back();
+    return id;
+  }
+
+ private:
+  // Of two equal logits the smaller id comes first.
+  struct ComesLater {
+    std::span<const double> logits;
+    bool operator()(std::int32_t a, std::int32_t b) const {
+      const double x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
+      return x != y ? x < y : a > b;
+    }
   };
-  std::partial_sort(ids.begin(), ids.begin() + count, ids.end(), comes_first);
-  ids.resize(static_cast<std::size_t>(count));
-  return ids;
-}
+
+  ComesLater comes_later_;
+  std::vector<std::int32_t> ids_;
+};
 
 Tensor ids_on_device(const LanguageModel& model, const Shape& shape, std::span<const std::int32_t> ids) {
   Tensor tokens = Tensor::empty(shape, DType::i32, Device{});
@@ -50,8 +67,9 @@ std::vector<double> row_of(const Tensor& logits, std::int64_t row, std::int64_t 
 // The number of texts that are computed at once. A product of this CPU gives a row the same bits in a matrix of any
 // number of rows. Where a library multiplies, the number of rows may decide how, so it is always the same.
 std::int64_t rows_of_step(const LanguageModel& model, std::int64_t prompts) {
-  const bool is_own_product =
-      model.device().kind == DeviceKind::cpu && model.parameters().activation_dtype() != DType::bf16;
+  const bool is_on_tiles =
+      model.parameters().activation_dtype() == DType::bf16 && cpu::are_on_tiles(cpu::bf16_products());
+  const bool is_own_product = model.device().kind == DeviceKind::cpu && !is_on_tiles;
   return is_own_product ? std::min(prompts, kTextsAtOnce) : kTextsAtOnce;
 }
 
@@ -157,28 +175,47 @@ std::int32_t next_token(std::span<const double> logits, const SamplingOptions& o
                         std::int64_t position) {
   for (const double logit : logits)
     ISOBAR_CHECK(logit < std::numeric_limits<double>::infinity(), "a logit of token ", position, " is ", logit);
-  const auto tokens = static_cast<std::int64_t>(logits.size());
-  const std::int64_t kept = options.greedy ? 1 : options.top_k > 0 ? std::min(options.top_k, tokens) : tokens;
-  const std::vector<std::int32_t> ids = most_likely(logits, kept);
-  const double max = logits[static_cast<std::size_t>(ids[0])];
+  const double max = *std::ranges::max_element(logits);
   ISOBAR_CHECK(std::isfinite(max), "no logit of token ", position, " is finite");
-  if (options.greedy) return ids[0];
+  MostLikelyFirst tokens(logits);
+  if (options.greedy) return tokens.next();
+  const auto weight = [&](double logit) { return std::exp((logit - max) / options.temperature); };
 
-  std::vector<double> p;
-  for (const std::int32_t id : ids)
-    p.push_back(std::exp((logits[static_cast<std::size_t>(id)] - max) / options.temperature));
-  const double all = std::accumulate(p.begin(), p.end(), 0.0);
-  double sum = 0;
-  std::size_t count = 0;
-  while (count < p.size() && (count == 0 || sum < options.top_p * all)) sum += p[count++];
+  // The tokens that may be drawn, as far as they are needed: all of them weigh `all`.
+  std::vector<std::int32_t> ids;
+  std::vector<double> weights;
+  const auto take = [&] {
+    ids.push_back(tokens.next());
+    weights.push_back(weight(logits[static_cast<std::size_t>(ids.back())]));
+    return weights.back();
+  };
+  double all = 0;
+  std::size_t kept = logits.size();
+  if (options.top_k > 0) {
+    kept = std::min(kept, static_cast<std::size_t>(options.top_k));
+    while (ids.size() < kept) all += take();
+  } else {
+    for (const double logit : logits) all += weight(logit);
+  }
+  if (options.top_p < 1) {
+    double sum = 0;
+    std::size_t count = 0;
+    while (count < kept && (count == 0 || sum < options.top_p * all)) {
+      if (count == ids.size()) take();
+      sum += weights[count++];
+    }
+    kept = count;
+    all = sum;
+  }
 
-  const double drawn = draw_of_token(options.seed, prompt, position) * sum;
+  const double drawn = draw_of_token(options.seed, prompt, position) * all;
   double passed = 0;
-  for (std::size_t i = 0; i + 1 < count; ++i) {
-    passed += p[i];
+  for (std::size_t i = 0; i < kept; ++i) {
+    if (i == ids.size()) take();
+    passed += weights[i];
     if (drawn < passed) return ids[i];
   }
-  return ids[count - 1];
+  return ids[kept - 1];
 }
 
 std::vector<std::vector<std::int32_t>> continue_texts(const LanguageModel& model,

@@ -106,10 +106,10 @@ void LanguageModel::score(const Batch& batch, Metrics& metrics) const {
                                            int_values(targets));
 }
 
-Settings LanguageModel::settings() const {
-  const nlohmann::ordered_json json{{"vocabulary", info_.vocabulary}, {"seq_length", info_.seq_length},
-                                    {"tokenizer", info_.tokenizer},   {"fingerprint", info_.fingerprint},
-                                    {"characters", info_.characters}, {"trained_on", info_.trained_on}};
+Settings text_settings(const TextInfo& info) {
+  const nlohmann::ordered_json json{{"vocabulary", info.vocabulary}, {"seq_length", info.seq_length},
+                                    {"tokenizer", info.tokenizer},   {"fingerprint", info.fingerprint},
+                                    {"characters", info.characters}, {"trained_on", info.trained_on}};
   return {{kText, json.dump()}};
 }
 

@@ -29,6 +29,10 @@ struct TextInfo {
 // vocabulary: at least as many as the tokenizer has.
 TextInfo text_info(const Tokenizer& tokenizer, std::int64_t vocabulary, std::int64_t seq_length);
 Ports language_ports(const TextInfo& info);
+// What is kept with the weights of such a text, and its inverse, without `bytes`. Error for other settings.
+Settings text_settings(const TextInfo& info);
+TextInfo text_info_from(const Settings& settings);
+bool describes_text(const Settings& settings);
 
 class LanguageModel : public Task {
  public:
@@ -54,7 +58,7 @@ class LanguageModel : public Task {
   std::unique_ptr<Metrics> metrics() const override;
   void score(const Batch& batch, Metrics& metrics) const override;
   std::vector<Picture> pictures(const Batch&, std::int64_t) const override { return {}; }
-  Settings settings() const override;
+  Settings settings() const override { return text_settings(info_); }
   std::unique_ptr<TensorReader> open_weights(const std::filesystem::path& path) const override {
     return network_->open_weights(path);
   }
@@ -64,9 +68,5 @@ class LanguageModel : public Task {
   std::unique_ptr<Parameters> parameters_;  // the network refers to it
   std::unique_ptr<Network> network_;
 };
-
-// The inverse of LanguageModel::settings, without `bytes`; Error for any other settings.
-TextInfo text_info_from(const Settings& settings);
-bool describes_text(const Settings& settings);
 
 }  // namespace isobar

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/files/reader.h"
+#include "tests/data/text/small_tokenizer.h"
 #include "tests/harness/small_runs.h"
 #include "tests/harness/testing.h"
 
@@ -170,6 +171,42 @@ TEST_CASE("a folder of Hugging Face is written, starts a run with the same loss,
              ContainsSubstring("does not say what model it is of"));
   here.done(here.command("weights convert --in " + folder + " --to isobar --out " +
                          here.path("isobar.safetensors").string()));
+}
+
+TEST_CASE("a folder of Hugging Face writes text and is judged as it lies, and is refused if it is no GPT-2") {
+  const Texts here;
+  const SmallTokenizerFiles files;
+  const std::string folder = here.path("hf").string(), data = " --data " + here.path("words.txt").string();
+  here.done(here.train("run", "--set num_iters=20 --set tokenizer=gpt2_bpe --set vocab_file=" + files.vocab() +
+                                  " --set merge_file=" + files.merges()));
+  here.done(here.command("weights convert --in " + here.path("run").string() + " --to hf --out " + folder));
+  const std::string text = here.written("run", "--prompt 'alpha ' --max-tokens 12 --greedy");
+  CHECK(here.written("hf", "--prompt 'alpha ' --max-tokens 12 --greedy") == text);
+  const auto judged = [&](const std::string& weights) {
+    return here.command("evaluate --device cpu --threads 1 --weights " + weights + data);
+  };
+  const Outcome ours = judged(here.path("run").string()), theirs = judged(folder);
+  here.done(theirs);
+  CHECK(theirs.out.substr(theirs.out.find('\n')) == ours.out.substr(ours.out.find('\n')));
+
+  const auto refusal = [&] { return here.command("generate --device cpu --weights " + folder).err; };
+  const json config = json::parse(here.file("hf/config.json"));
+  const auto write = [&](const char* key, const json& value) {
+    json other = config;
+    other[key] = value;
+    std::ofstream(here.path("hf/config.json")) << other.dump();
+  };
+  write("model_type", "bert");
+  CHECK_THAT(refusal(), ContainsSubstring("hf/config.json: model_type is bert"));
+  write("n_layer", "two");
+  CHECK_THAT(refusal(), ContainsSubstring("hf/config.json: n_layer is two, no whole number above 0"));
+  write("activation_function", "relu");
+  CHECK_THAT(refusal(), ContainsSubstring("hf/config.json: activation_function is relu"));
+  write("vocab_size", 8);
+  CHECK_THAT(refusal(), ContainsSubstring("but vocab_size of its config.json is 8"));
+  write("model_type", "gpt2");
+  std::filesystem::remove(here.path("hf/merges.txt"));
+  CHECK_THAT(refusal(), ContainsSubstring("hf has no merges.txt, of GPT-2's tokenizer"));
 }
 
 TEST_CASE("a run on a text that is stopped and resumed ends with the same bits, and not on another text") {

@@ -340,16 +340,28 @@ StepRange FieldSeries::steps_between(const std::array<std::string, 2>& dates, co
   const DateText first = parse_date(dates[0], key), last = parse_date(dates[1], key);
   const std::string text = concat(key, " [", dates[0], ", ", dates[1], "]");
   ISOBAR_CHECK(first.begin < last.begin + last.length || first.begin == last.begin, text, " is reversed");
-  const std::optional<double> begin = hours_since_1970(0), end = hours_since_1970(steps() - 1);
-  ISOBAR_CHECK(begin && end, text, " are dates, but ", data_path_, " has files without 'time'");
+  ISOBAR_CHECK(file_without_times() == nullptr, text, " are dates, but ", data_path_, " has files without 'time'");
+  check_order_of_years(text);
+  const double begin = time_of(0).hours_since_1970(), end = time_of(steps() - 1).hours_since_1970();
   for (const DateText& date : {first, last})
-    ISOBAR_CHECK(date.begin <= *end && date.begin + std::max(date.length - kSecond, 0.0) >= *begin, text,
+    ISOBAR_CHECK(date.begin <= end && date.begin + std::max(date.length - kSecond, 0.0) >= begin, text,
                  " goes beyond the data of ", data_path_, ", which are from ", time_of(0).iso(), " to ",
                  time_of(steps() - 1).iso());
   const StepRange range{timeline_->first_step_from(first.begin),
                         timeline_->first_step_from(last.begin + (last.length > 0 ? last.length : kSecond))};
   ISOBAR_CHECK(range[0] < range[1], text, " holds no step of ", data_path_);
   return range;
+}
+
+// Files whose names give their years are sorted by name, and `text`, a range of dates, needs them sorted by time.
+void FieldSeries::check_order_of_years(const std::string& text) const {
+  for (std::size_t f = 1; f < files_.size(); ++f) {
+    const FieldFile &before = file(f - 1), &after = file(f);
+    ISOBAR_CHECK(
+        after.time() || before.time_of(before.steps() - 1).hours_since_1970() < after.time_of(0).hours_since_1970(),
+        text, " are dates, but ", before.path(), " comes before ", after.path(),
+        " by name, and not by the years in their names");
+  }
 }
 
 Place FieldSeries::place(std::int64_t step) const {

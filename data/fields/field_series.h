@@ -159,6 +159,7 @@ class FieldSeries {
   void read_stored(std::int64_t step, std::span<const std::int64_t> channels, RowBand rows, float* out) const;
   void add_earlier_steps(std::int64_t step, std::span<const std::int64_t> channels, RowBand rows, float* out) const;
   void set_range(const FieldSeriesOptions& options);
+  void check_order_of_years(const std::string& text) const;
   StepRange steps_between(const std::array<std::string, 2>& dates, const std::string& key) const;
   void set_labels(const FieldSeriesOptions& options);
 

@@ -168,9 +168,8 @@ std::int64_t Timeline::first_step_from(double hours) const {
   std::int64_t first = 0, end = steps_;
   while (first < end) {
     const std::int64_t middle = first + (end - first) / 2;
-    const std::optional<double> at = hours_since_1970(middle);
-    ISOBAR_CHECK(at, file(place(middle).file).path(), " has no 'time': a date means nothing in it");
-    if (in_seconds(*at) < wanted)
+    const double at = hours_since_1970(middle).value_or(time_of(middle).hours_since_1970());
+    if (in_seconds(at) < wanted)
       first = middle + 1;
     else
       end = middle;

@@ -59,7 +59,7 @@ class Timeline {
   // The time of a step; Error if neither `time` nor the file's name gives it.
   StepTime time_of(std::int64_t step) const;
   // The first step at `hours` since 1970 or later, within a second; steps() if all are earlier. Error naming a file
-  // without times.
+  // whose times neither `time` nor its name tells.
   std::int64_t first_step_from(double hours) const;
 
   // The time from a step to the next; 0 if unknown.

@@ -201,3 +201,22 @@ TEST_CASE("timeline: ranges of dates include both ends, and a day ends with its 
                         .steps_of(std::array<std::string, 2>{"2001-01-01", "2001-01-02"}, "valid_range"),
                     ContainsSubstring("has files without 'time'"));
 }
+
+TEST_CASE("timeline: dates mean steps of files that are named by their years, if these ascend") {
+  const TemporaryFolder years, mixed;
+  testing::write_fields(years / "2000.h5", {366 * 4, 1, 1, 2});
+  testing::write_fields(years / "2001.h5", {365 * 4, 1, 1, 2});
+  const FieldSeries series({.paths = {years.path().string()}});
+  const auto steps = [&](const char* first, const char* last) {
+    return series.steps_of(std::array<std::string, 2>{first, last}, "train_range");
+  };
+  CHECK(steps("2000-12-31", "2001-01-01T06") == StepRange{365 * 4, 366 * 4 + 2});
+  CHECK(steps("2000-02-29", "2000-02-29") == StepRange{59 * 4, 60 * 4});
+  CHECK(steps("2001-03-01T12", "2001-12-31") == StepRange{366 * 4 + 59 * 4 + 2, 731 * 4});
+  CHECK_THROWS_WITH(steps("2001-12-31", "2002-01-01"), ContainsSubstring("goes beyond the data"));
+  testing::write_fields(mixed / "a_2001.h5", {365, 1, 1, 2});
+  testing::write_fields(mixed / "b_2000.h5", {366, 1, 1, 2});
+  CHECK_THROWS_WITH(FieldSeries({.paths = {mixed.path().string()}})
+                        .steps_of(std::array<std::string, 2>{"2001-01-01", "2001-01-02"}, "train_range"),
+                    ContainsSubstring("a_2001.h5 comes before") && ContainsSubstring("b_2000.h5 by name"));
+}

@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 
+#include "data/fields/longitude.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -60,12 +61,28 @@ std::vector<std::int64_t> places_on_axis(const std::vector<double>& wanted, std:
   return places_of(wanted, held, round_the_globe);
 }
 
+// Rows and columns without coordinates go from north to south, and eastwards from longitude 0, if they go round the
+// globe.
+void check_order(const FieldGrid& known, const FieldGrid& unknown) {
+  if (known.latitudes.size() > 1 && unknown.latitudes.empty())
+    ISOBAR_CHECK(known.latitudes.front() > known.latitudes.back(), known.source, ": its latitudes go from ",
+                 known.latitudes.front(), " to ", known.latitudes.back(), ", but ", unknown.source,
+                 " has none, and its rows are taken from north to south");
+  if (!known.longitudes.empty() && unknown.longitudes.empty() && go_round(known.longitudes))
+    ISOBAR_CHECK(std::abs(std::remainder(known.longitudes.front(), kCircle)) <
+                     kCircle / static_cast<double>(known.longitudes.size()),
+                 known.source, ": its longitudes begin at ", known.longitudes.front(), ", but ", unknown.source,
+                 " has none, and its columns are taken from 0 on");
+}
+
 }  // namespace
 
 GridMatch::GridMatch(const FieldGrid& wanted, const FieldGrid& held)
     : rows_(places_on_axis(wanted.latitudes, wanted.height, held.latitudes, held.height, false)),
       columns_(places_on_axis(wanted.longitudes, wanted.width, held.longitudes, held.width, true)),
       held_width_(held.width) {
+  check_order(wanted, held);
+  check_order(held, wanted);
   ISOBAR_CHECK(!rows_.empty() && !columns_.empty(), wanted.source, ": its grid of ", grid_text(wanted),
                " is not within that of ", held.source, ": ", grid_text(held));
   const auto [first, last] = std::ranges::minmax(rows_);

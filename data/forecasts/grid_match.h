@@ -22,7 +22,8 @@ class GridMatch {
  public:
   // Each row of `wanted` is the row of `held` with the same latitude, each column the one with the same longitude
   // (modulo 360 degrees), to within a hundredth of a spacing and 0.01 degrees. A grid without coordinates is taken from
-  // the first row and column of `held`, as config key img_size crops it. Error with both grids if a point of `wanted`
+  // the first row and column of `held`, as config key img_size crops it, north to south and eastwards from
+  // longitude 0: Error if the other grid's coordinates have another order. Error with both grids if a point of `wanted`
   // is not in `held`.
   GridMatch(const FieldGrid& wanted, const FieldGrid& held);
 

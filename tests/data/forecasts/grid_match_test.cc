@@ -44,4 +44,15 @@ TEST_CASE("grid match: another grid is refused with both") {
   CHECK_THROWS_WITH(taken({1, 1, Numbers{60}, Numbers{45}, "f.nc"}, kHeld), ContainsSubstring("is not within"));
   CHECK_THROWS_WITH(taken({1, 1, Numbers{60.02}, Numbers{0}, "f.nc"}, kHeld), ContainsSubstring("is not within"));
   CHECK_THROWS_WITH(taken({5, 1, {}, {}, "f.nc"}, kHeld), ContainsSubstring("no latitudes"));
+  const FieldGrid plain{4, 4, {}, {}, "plain.h5"}, turned{4, 4, {-30, 0, 30, 60}, {-180, -90, 0, 90}, "f.nc"};
+  CHECK_THROWS_WITH(GridMatch(turned, plain),
+                    "f.nc: its latitudes go from -30 to 60, but plain.h5 has none, and its "
+                    "rows are taken from north to south");
+  CHECK_THROWS_WITH(GridMatch(plain, turned), ContainsSubstring("f.nc: its latitudes go from -30 to 60"));
+  FieldGrid eastwards = turned;
+  eastwards.latitudes = {60, 30, 0, -30};
+  CHECK_THROWS_WITH(GridMatch(eastwards, plain),
+                    "f.nc: its longitudes begin at -180, but plain.h5 has none, and its "
+                    "columns are taken from 0 on");
+  CHECK(taken(plain, kHeld) == taken(kHeld, kHeld));
 }

@@ -70,6 +70,7 @@ struct ForecastFile {
   std::string unit = "kelvin", units_of_time = "hours since 2020-02-20";
   int first_row = 0, rows = 4;
   bool northwards = true, has_winds = true;
+  double first_longitude = -180;
   double missing_at = -1;  // of a start: the forecast's first point
 };
 
@@ -80,13 +81,14 @@ std::string write_forecast_file(const std::string& path, const ForecastFile& f =
   Numbers latitudes(kLatitudes.begin() + f.first_row, kLatitudes.begin() + f.first_row + f.rows);
   if (f.northwards) latitudes = {latitudes.rbegin(), latitudes.rend()};
   out.axis("latitude", latitudes, "degrees_north");
-  out.axis("longitude", {-180, -90, 0, 90}, "degrees_east");
+  out.axis("longitude", {f.first_longitude, f.first_longitude + 90, f.first_longitude + 180, f.first_longitude + 270},
+           "degrees_east");
   const auto write = [&](const char* name, double offset) {
     out.variable(name, {"time", "prediction_timedelta", "longitude", "latitude"}, [&](std::map<std::string, int>& at) {
       const double start = f.starts[static_cast<std::size_t>(at["time"])],
                    lead = f.leads[static_cast<std::size_t>(at["prediction_timedelta"])];
       const int row = f.first_row + (f.northwards ? f.rows - 1 - at["latitude"] : at["latitude"]),
-                column = (at["longitude"] + 2) % 4;
+                column = (at["longitude"] + static_cast<int>(f.first_longitude / 90) + 4) % 4;
       if (start == f.missing_at && row == 0 && column == 0) return static_cast<double>(NAN);
       return truth_at(start + lead, row, column) + offset + error_of(start, lead, row, column);
     });
@@ -236,7 +238,7 @@ TEST_CASE("scoring: a year's truth that names neither channels nor times is know
   constexpr int kSteps = 366 * 4, kBegin = 50 * 24;  // 2020-02-20 is the 51st day
   const TemporaryFolder folder;
   const std::string truth = write_truth(folder / "truth.nc"), year = folder / "2020.h5",
-                    forecast = write_forecast_file(folder / "f.nc");
+                    forecast = write_forecast_file(folder / "f.nc", {.northwards = false, .first_longitude = 0});
   std::vector<float> values;
   for (int step = 0; step < kSteps; ++step)
     for (const int offset : {0, -279, 0})
@@ -261,6 +263,11 @@ TEST_CASE("scoring: a year's truth that names neither channels nor times is know
              ContainsSubstring("2020.h5 has 3 channels; expected 1"));
   CHECK_THAT(refusal({.forecasts = {forecast}, .truth = {truth}, .truth_channels = {"u10", "v10", "t2m"}}),
              ContainsSubstring("truth.nc: channel 0 is 't2m', --truth-channels has 'u10' there"));
+  CHECK_THAT(refusal({.forecasts = {write_forecast_file(folder / "x.nc")},
+                      .truth = {year},
+                      .truth_channels = {"u10", "v10", "t2m"}}),
+             ContainsSubstring("x.nc: its longitudes begin at -180, but ") &&
+                 ContainsSubstring("2020.h5 has none, and its columns are taken from 0 on"));
 }
 
 TEST_CASE("scoring: what does not fit is refused with both") {

@@ -197,11 +197,11 @@ TEST_CASE("a folder of Hugging Face writes text and is judged as it lies, and is
     std::ofstream(here.path("hf/config.json")) << other.dump();
   };
   write("model_type", "bert");
-  CHECK_THAT(refusal(), ContainsSubstring("hf/config.json: model_type is bert"));
+  CHECK_THAT(refusal(), ContainsSubstring(R"(hf/config.json: model_type is "bert")"));
   write("n_layer", "two");
-  CHECK_THAT(refusal(), ContainsSubstring("hf/config.json: n_layer is two, no whole number above 0"));
+  CHECK_THAT(refusal(), ContainsSubstring(R"(hf/config.json: n_layer is "two", no whole number above 0)"));
   write("activation_function", "relu");
-  CHECK_THAT(refusal(), ContainsSubstring("hf/config.json: activation_function is relu"));
+  CHECK_THAT(refusal(), ContainsSubstring(R"(hf/config.json: activation_function is "relu")"));
   write("vocab_size", 8);
   CHECK_THAT(refusal(), ContainsSubstring("but vocab_size of its config.json is 8"));
   write("model_type", "gpt2");

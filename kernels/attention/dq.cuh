@@ -33,8 +33,8 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwdArgs 
   using StreamedCopy = TileCopy<T, kHead, kRows>;
   OwnedCopy q_copy(tokens_of<const T>(a.q, a.q_stride, a.shape.q_tokens, head_size), block_row, head_size);
   OwnedCopy do_copy(tokens_of<const T>(a.d_o, a.do_stride, a.shape.q_tokens, head_size), block_row, head_size);
-  StreamedCopy k_copy(tokens_of<const T>(a.k, a.k_stride, kv_tokens, head_size), first_of_turns(seen), head_size);
-  StreamedCopy v_copy(tokens_of<const T>(a.v, a.v_stride, kv_tokens, head_size), first_of_turns(seen), head_size);
+  StreamedCopy k_copy(tokens_of<const T>(a.k, a.k_stride, kv_tokens, head_size), begin(seen), head_size);
+  StreamedCopy v_copy(tokens_of<const T>(a.v, a.v_stride, kv_tokens, head_size), begin(seen), head_size);
   clear_padding<T, kHead>(q_tile, Tiles::kAllRows, head_size);
   q_copy.start(q_tile);
   do_copy.start(do_tile);

@@ -34,10 +34,8 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
 
   TileCopy<T, kHead, Tiles::kOwned> q_copy(tokens_of<const T>(a.q, a.q_stride, a.shape.q_tokens, head_size), block_row,
                                            head_size);
-  TileCopy<T, kHead, kRows> k_copy(tokens_of<const T>(a.k, a.k_stride, kv_tokens, head_size), first_of_turns(seen),
-                                   head_size);
-  TileCopy<T, kHead, kRows> v_copy(tokens_of<const T>(a.v, a.v_stride, kv_tokens, head_size), first_of_turns(seen),
-                                   head_size);
+  TileCopy<T, kHead, kRows> k_copy(tokens_of<const T>(a.k, a.k_stride, kv_tokens, head_size), begin(seen), head_size);
+  TileCopy<T, kHead, kRows> v_copy(tokens_of<const T>(a.v, a.v_stride, kv_tokens, head_size), begin(seen), head_size);
   clear_padding<T, kHead>(q_tile, Tiles::kAllRows, head_size);
   q_copy.start(q_tile);
   k_copy.start(streamed);

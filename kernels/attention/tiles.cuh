@@ -487,11 +487,11 @@ struct LimitedKeys {
 };
 
 // The first key of the first turn.
-__device__ __forceinline__ int first_of_turns(const SeenKeys&) {
+__device__ __forceinline__ int begin(const SeenKeys&) {
   return 0;
 }
 template <int kRows>
-__device__ __forceinline__ int first_of_turns(const LimitedKeys<kRows>& seen) {
+__device__ __forceinline__ int begin(const LimitedKeys<kRows>& seen) {
   return seen.begin;
 }
 

@@ -34,13 +34,7 @@ std::vector<TransformerBlock> blocks_of(const GptConfig& c, const Build& build) 
 
 std::optional<Linear> head_of(const GptConfig& c, const Build& build) {
   if (c.tie_head) return {};
-  return Linear(build, {"head"},
-                {.in = c.embed,
-                 .out = c.columns,
-                 .bias = false,
-                 .init_std = c.init_std,
-                 .split = Split::outputs,
-                 .multiple = vocab_group(c.columns, build.parallel)});
+  return Linear(build, {"head"}, untied_head(build, {.rows = c.columns, .width = c.embed, .init_std = c.init_std}));
 }
 
 // Of rows [B·T, C] those of the last tokens, [B, C].
@@ -110,7 +104,7 @@ Gpt::Gpt(const GptConfig& c, const Ports& ports, const Build& build)
     : Network(ports),
       config_(c),
       tf32_(build.compute.may_use_tf32()),
-      columns_(vocab_part(c.columns, c.pads_count ? c.columns : c.vocabulary, build.parallel)),
+      columns_(logit_part(build, c.columns, c.pads_count ? c.columns : c.vocabulary)),
       stream_(build.with_causal_tokens(c.tokens)),
       tokens_(build.with_causal_tokens(c.tokens), "wte",
               {.rows = c.columns, .width = c.embed, .init_std = c.init_std, .is_head = c.tie_head}),

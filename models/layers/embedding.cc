@@ -47,6 +47,19 @@ Tensor TokenEmbedding::logits(const Tensor& x, const Pass& pass) const {
                        {.out_dtype = x.dtype(), .tf32 = tf32_}, parallel_);
 }
 
+LinearSpec untied_head(const Build& build, const EmbeddingSpec& spec) {
+  return {.in = spec.width,
+          .out = spec.rows,
+          .bias = false,
+          .init_std = spec.init_std,
+          .split = Split::outputs,
+          .multiple = vocab_group(spec.rows, build.parallel)};
+}
+
+VocabPart logit_part(const Build& build, std::int64_t rows, std::int64_t classes) {
+  return vocab_part(rows, classes, build.parallel);
+}
+
 // No product reads it, so it has no copy in 16 bits.
 PositionTable::PositionTable(const Build& build, const std::string& name, const EmbeddingSpec& spec)
     : parameters_(build.parameters),

@@ -6,6 +6,7 @@
 
 #include "comm/vocabulary.h"
 #include "models/build.h"
+#include "models/layers/linear.h"
 #include "models/layers/residual_stream.h"
 #include "models/pass.h"
 
@@ -42,6 +43,12 @@ class TokenEmbedding {
   bool tf32_;
   int weight_;
 };
+
+// The last product of a network whose head has a table of its own: as logits(), of the weights name.weight.
+LinearSpec untied_head(const Build& build, const EmbeddingSpec& spec);
+// The columns of the logits that this rank has, of tables of `rows` rows of which the first `classes` have
+// probabilities.
+VocabPart logit_part(const Build& build, std::int64_t rows, std::int64_t classes);
 
 // The table of positions.
 class PositionTable {

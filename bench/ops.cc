@@ -95,6 +95,10 @@ Shape linear_shape(std::int64_t batch) {
 Shape vocabulary(std::int64_t batch) {
   return {batch * 1024, 50304};
 }
+// The same rows, whose classes eight ranks share.
+Shape parts_of_rows(std::int64_t batch) {
+  return {batch * 1024, 8};
+}
 Shape token_table(std::int64_t batch) {
   return {batch * 1024, 50304, 768};
 }
@@ -538,6 +542,25 @@ ISOBAR_BENCH(forecast_scores_masked, .dims = "batch channels height width", .bas
 ISOBAR_BENCH(cross_entropy_fwd, .dims = "rows classes", .base_shape = vocabulary, .small_shape = {7, 33}) {
   return ISOBAR_BENCH_CALL(cross_entropy_fwd, p.operands(),
                            {.rows = p.shape[0], .classes = p.shape[1], .dtype = p.dtype});
+}
+
+// The columns of one of two ranks.
+ISOBAR_BENCH(cross_entropy_partial, .dims = "rows classes", .base_shape = vocabulary, .small_shape = {7, 33}) {
+  return ISOBAR_BENCH_CALL(cross_entropy_partial, p.operands(),
+                           {.rows = p.shape[0],
+                            .classes = p.shape[1],
+                            .columns = {.first = p.shape[1], .total = 2 * p.shape[1]},
+                            .dtype = p.dtype});
+}
+
+ISOBAR_BENCH(cross_entropy_join, .dims = "rows ranks", .base_shape = parts_of_rows, .small_shape = {7, 3}) {
+  return ISOBAR_BENCH_CALL(cross_entropy_join, p.operands(),
+                           {.rows = p.shape[0], .ranks = p.shape[1], .dtype = p.dtype});
+}
+
+// Two numbers, whatever the batch is.
+ISOBAR_BENCH(cross_entropy_finish, .dims = "batch", .base_shape = samples_only, .small_shape = {3}) {
+  return ISOBAR_BENCH_CALL(cross_entropy_finish, p.operands(), {.dtype = p.dtype});
 }
 
 ISOBAR_BENCH(cross_entropy_bwd, .dims = "rows classes", .base_shape = vocabulary, .small_shape = {7, 33}) {

@@ -22,13 +22,28 @@ struct Shared {
   int rank() const { return ranks.rank(); }
   int neighbour(int steps) const { return (ranks.rank() + steps + ranks.size()) % ranks.size(); }
 
-  // Attention of this rank's queries to one block of keys. `keys`: where the block lies in the sample.
-  AttentionBlock block(const Columns& q, const Columns& k, const Columns& v, const Span& keys) const {
+  const std::vector<Part>& chunks(int of) const { return tokens.chunks(of); }
+  std::vector<Tensor> cut(const Tensor& x) const { return cut_chunks(x, batch(), chunks(rank())); }
+  Tensor join(const std::vector<Tensor>& cut) const { return join_chunks(cut, batch(), chunks(rank())); }
+
+  // Attention of a chunk of this rank's queries to one block of keys. `keys`: where it lies in the sample.
+  AttentionBlock block(const Columns& q, const Columns& k, const Columns& v, const Part& queries,
+                       const Span& keys) const {
     AttentionOptions own = options;
-    own.window.queries = tokens.span(rank());
+    own.window.queries = tokens.span(queries);
     own.window.keys = keys;
+    own.keys = {limits_of(options.keys.begin, queries), limits_of(options.keys.end, queries)};
     return {q, k, v, own};
   }
+  // Of all queries of the samples, [B, T], those of a chunk.
+  Tensor limits_of(const Tensor& limits, const Part& queries) const {
+    if (!limits.defined()) return {};
+    const Tensor own = Tensor::empty({batch(), queries.size()}, limits.dtype(), limits.device());
+    copy_strided(own, {0, queries.size()}, limits, {queries.begin, tokens.total()}, batch(), queries.size());
+    return own;
+  }
+  // Whether some query of a chunk sees a key of another.
+  bool sees(const Part& queries, const Part& keys) const { return !options.causal || keys.begin < queries.end; }
 };
 
 Columns third_of(const Tensor& qkv, std::int64_t which) {
@@ -113,14 +128,7 @@ class HeadExchange {
   }
   // Copies between x, in the layout "heads", and `packed`, where rank r's tokens of all samples lie. pack: from x.
   void copy_tokens(const Tensor& x, const Tensor& packed, std::int64_t width, int r, bool pack) const {
-    const ShardedAxis& tokens = shared_.tokens;
-    const std::int64_t run = tokens.count(r) * width;
-    const StridedBlocks of_x{tokens.first(r) * width, tokens.total() * width};
-    const StridedBlocks of_packed{shared_.batch() * tokens.first(r) * width, run};
-    if (pack)
-      copy_strided(packed, of_packed, x, of_x, shared_.batch(), run);
-    else
-      copy_strided(x, of_x, packed, of_packed, shared_.batch(), run);
+    copy_part(pack ? AxisCopy::to_parts : AxisCopy::from_parts, x, packed, shared_.batch(), width, shared_.tokens, r);
   }
 
   const Shared& shared_;
@@ -156,27 +164,63 @@ Tensor attend_by_heads(const Tensor& qkv, const Shared& shared) {
 
 // ---- Own queries over all keys: gather ------------------------------------------------------------------------------
 
-Tensor attend_to_gathered(const Tensor& qkv, const Shared& shared) {
-  const auto block_over = [shared](const Tensor& of, const Tensor& kv) {
-    return shared.block(third_of(of, 0), half_of(kv, 0), half_of(kv, 1), {0, shared.tokens.total()});
-  };
-  const auto gather = [shared](const Tensor& of) {
+// The attention of each chunk of queries to the keys and values of all tokens.
+class GatheredAttention {
+ public:
+  explicit GatheredAttention(const Shared& shared) : shared_(shared) {}
+
+  Tensor gather(const Tensor& qkv) const {
     const MemoryScope memory("workspace");
-    return gather_axis(keys_and_values(of), shared.batch(), shared.tokens, shared.ranks);
-  };
-  const AttentionBlock block = block_over(qkv.detach(), gather(qkv));
-  Tensor o = empty_like(qkv, {qkv.size(0), qkv.size(1) / 3});
-  const Tensor lse = block.empty_lse();
-  run_attention(block, o, lse);
-  Tape::record("context_attention", {&qkv}, {qkv, o, lse}, {&o},
-               [=, values = qkv.detach(), o = o.detach(), qkv = Target(qkv)](Gradients& gradients,
-                                                                             const std::vector<Tensor>& dy) {
-                 const Tensor kv = gather(values), dqkv = gradient_like(values);
-                 const Tensor dkv = gradient_like(kv);
-                 run_attention_backward(block_over(values, kv), o, lse, dy[0],
-                                        {third_of(dqkv, 0), half_of(dkv, 0), half_of(dkv, 1)});
-                 put_keys_and_values(dqkv, reduce_scatter_axis(dkv, shared.batch(), shared.tokens, shared.ranks));
-                 gradients.give(qkv, dqkv);
+    return gather_axis(keys_and_values(qkv), shared_.batch(), shared_.tokens, shared_.ranks);
+  }
+  AttentionBlock block(std::size_t chunk, const Tensor& qkv, const Tensor& kv) const {
+    const Part& queries = shared_.chunks(shared_.rank())[chunk];
+    return shared_.block(third_of(qkv, 0), half_of(kv, 0), half_of(kv, 1), queries, {0, shared_.tokens.total()});
+  }
+
+  // o; appends an lse for each chunk.
+  Tensor forward(const Tensor& qkv, std::vector<Tensor>& lse) const {
+    const Tensor kv = gather(qkv);
+    std::vector<Tensor> outputs;
+    for (const Tensor& own : shared_.cut(qkv)) {
+      const AttentionBlock queries = block(outputs.size(), own, kv);
+      outputs.push_back(empty_like(qkv, {own.size(0), own.size(1) / 3}));
+      lse.push_back(queries.empty_lse());
+      run_attention(queries, outputs.back(), lse.back());
+    }
+    return shared_.join(outputs);
+  }
+
+  Tensor backward(const Tensor& qkv, const Tensor& o, const std::vector<Tensor>& lse, const Tensor& d_o) const {
+    const Tensor kv = gather(qkv);
+    const std::vector<Tensor> own = shared_.cut(qkv), outputs = shared_.cut(o), d_outputs = shared_.cut(d_o);
+    std::vector<Tensor> made;
+    for (const Tensor& chunk : own) made.push_back(gradient_like(chunk));
+    const Tensor dkv = gradient_like(kv);
+    for (std::size_t i = 0; i < own.size(); ++i)
+      run_attention_backward(block(i, own[i], kv), outputs[i], lse[i], d_outputs[i],
+                             {.dq = third_of(made[i], 0),
+                              .dk = half_of(dkv, 0),
+                              .dv = half_of(dkv, 1),
+                              .dkv_mode = i == 0 ? Grad::overwrite : Grad::accumulate});
+    Tensor dqkv = shared_.join(made);
+    put_keys_and_values(dqkv, reduce_scatter_axis(dkv, shared_.batch(), shared_.tokens, shared_.ranks));
+    return dqkv;
+  }
+
+ private:
+  const Shared& shared_;
+};
+
+Tensor attend_to_gathered(const Tensor& qkv, const Shared& shared) {
+  std::vector<Tensor> lse;
+  Tensor o = GatheredAttention(shared).forward(qkv.detach(), lse);
+  std::vector<Tensor> saved{qkv, o};
+  saved.insert(saved.end(), lse.begin(), lse.end());
+  Tape::record("context_attention", {&qkv}, saved, {&o},
+               [shared, lse, values = qkv.detach(), o = o.detach(), qkv = Target(qkv)](Gradients& gradients,
+                                                                                       const std::vector<Tensor>& dy) {
+                 gradients.give(qkv, GatheredAttention(shared).backward(values, o, lse, dy[0]));
                });
   return o;
 }
@@ -211,6 +255,10 @@ void visit_blocks(const Shared& shared, Tensor kv, const Visit& visit) {
     if (transfer) transfer->wait();
     kv = next;
   }
+}
+
+void fill_with_zeros(const Tensor& x) {
+  ISOBAR_RUN(x.device(), fill, {.n = x.numel(), .dtype = x.dtype(), .value = 0, .y = x.data()}, current_stream());
 }
 
 // Merges the output of one more block into o and lse, which cover all keys so far.
@@ -276,44 +324,107 @@ class RingGradient {
   std::optional<Pending> transfer_;  // declared after the two tensors that it uses
 };
 
-Tensor ring_forward(const Tensor& qkv, const Shared& shared, const Tensor& lse) {
-  const DType accumulator = accumulator_of(qkv.dtype());
-  const Shape shape{qkv.size(0), qkv.size(1) / 3};
-  const Tensor o = Tensor::empty(shape, accumulator, qkv.device());
-  const MemoryScope memory("workspace");
-  const Tensor some_o = Tensor::empty(shape, accumulator, qkv.device());
-  const Tensor some_lse = Tensor::empty(lse.shape(), accumulator, qkv.device());
-  visit_blocks(shared, keys_and_values(qkv), [&](int of, const Tensor& kv) {
-    const AttentionBlock block = shared.block(third_of(qkv, 0), half_of(kv, 0), half_of(kv, 1), shared.tokens.span(of));
-    const bool is_own = of == shared.rank();  // the first block
-    run_attention(block, is_own ? o : some_o, is_own ? lse : some_lse);
-    if (!is_own) merge(block, o, lse, some_o, some_lse);
-  });
-  return o;
+// The outputs of a chunk of queries over the blocks of keys so far.
+class RunningOutput {
+ public:
+  RunningOutput(const Tensor& qkv, const Tensor& lse)
+      : lse_(lse), o_(Tensor::empty({qkv.size(0), qkv.size(1) / 3}, lse.dtype(), lse.device())) {}
+
+  void add(const AttentionBlock& block) {
+    if (is_first_) return run_first(block);
+    const Tensor o = Tensor::empty(o_.shape(), o_.dtype(), o_.device()), lse = block.empty_lse();
+    run_attention(block, o, lse);
+    merge(block, o_, lse_, o, lse);
+  }
+  const Tensor& o() const { return o_; }
+
+ private:
+  void run_first(const AttentionBlock& block) {
+    run_attention(block, o_, lse_);
+    is_first_ = false;
+  }
+
+  Tensor lse_, o_;
+  bool is_first_ = true;
+};
+
+// Calls visit(i, j) for the chunks i of this rank's queries and j of rank `of`'s keys that some of them see.
+template <class Visit>
+void visit_seen(const Shared& shared, int of, const Visit& visit) {
+  const std::vector<Part>&queries = shared.chunks(shared.rank()), &keys = shared.chunks(of);
+  for (std::size_t i = 0; i < queries.size(); ++i)
+    for (std::size_t j = 0; j < keys.size(); ++j)
+      if (shared.sees(queries[i], keys[j])) visit(i, j);
 }
 
-Tensor ring_backward(const Tensor& qkv, const Shared& shared, const Tensor& o, const Tensor& lse, const Tensor& d_o) {
+// The block of chunk i of this rank's queries with chunk j of rank `of`'s keys and values.
+AttentionBlock ring_block(const Shared& shared, const Tensor& qkv, std::size_t i, int of, const Tensor& kv,
+                          std::size_t j) {
+  return shared.block(third_of(qkv, 0), half_of(kv, 0), half_of(kv, 1), shared.chunks(shared.rank())[i],
+                      shared.tokens.span(shared.chunks(of)[j]));
+}
+
+// A rank's own keys come first, and every query sees one of its own: itself. So no chunk is without an output.
+Tensor ring_forward(const Tensor& qkv, const Shared& shared, const std::vector<Tensor>& lse) {
+  const std::vector<Tensor> own = shared.cut(qkv);
+  std::vector<RunningOutput> outputs;
+  for (std::size_t i = 0; i < own.size(); ++i) outputs.emplace_back(own[i], lse[i]);
+  const auto visit = [&](int of, const Tensor& block) {
+    const std::vector<Tensor> kv = cut_chunks(block, shared.batch(), shared.chunks(of));
+    visit_seen(shared, of,
+               [&](std::size_t i, std::size_t j) { outputs[i].add(ring_block(shared, own[i], i, of, kv[j], j)); });
+  };
+  {
+    const MemoryScope memory("workspace");
+    visit_blocks(shared, keys_and_values(qkv), visit);
+  }
+  std::vector<Tensor> o;
+  for (const RunningOutput& output : outputs) o.push_back(output.o());
+  return shared.join(o);
+}
+
+Tensor ring_backward(const Tensor& qkv, const Shared& shared, const Tensor& o, const std::vector<Tensor>& lse,
+                     const Tensor& d_o) {
   const DType accumulator = accumulator_of(qkv.dtype());
+  const auto empty = [&](const Tensor& like) { return Tensor::empty(like.shape(), accumulator, like.device()); };
+  const std::vector<Tensor> own = shared.cut(qkv), outputs = shared.cut(o), d_outputs = shared.cut(d_o);
   const MemoryScope memory("gradients");
-  const Tensor dqkv = Tensor::empty(qkv.shape(), accumulator, qkv.device());
+  std::vector<Tensor> made;
+  std::vector<Grad> dq_mode(own.size(), Grad::overwrite);
+  for (const Tensor& chunk : own) made.push_back(empty(chunk));
   RingGradient dkv(shared);
-  visit_blocks(shared, keys_and_values(qkv), [&](int of, const Tensor& kv) {
-    const Tensor term = Tensor::empty(kv.shape(), accumulator, kv.device());
-    const Grad dq_mode = of == shared.rank() ? Grad::overwrite : Grad::accumulate;
-    run_attention_backward(
-        shared.block(third_of(qkv, 0), half_of(kv, 0), half_of(kv, 1), shared.tokens.span(of)), o, lse, d_o,
-        {.dq = third_of(dqkv, 0), .dk = half_of(term, 0), .dv = half_of(term, 1), .dq_mode = dq_mode});
-    dkv.add_and_send(of, term);
+  visit_blocks(shared, keys_and_values(qkv), [&](int of, const Tensor& block) {
+    const std::vector<Tensor> kv = cut_chunks(block, shared.batch(), shared.chunks(of));
+    std::vector<Tensor> terms;
+    std::vector<Grad> dkv_mode(kv.size(), Grad::overwrite);
+    for (const Tensor& chunk : kv) terms.push_back(empty(chunk));
+    visit_seen(shared, of, [&](std::size_t i, std::size_t j) {
+      run_attention_backward(ring_block(shared, own[i], i, of, kv[j], j), outputs[i], lse[i], d_outputs[i],
+                             {.dq = third_of(made[i], 0),
+                              .dk = half_of(terms[j], 0),
+                              .dv = half_of(terms[j], 1),
+                              .dq_mode = dq_mode[i],
+                              .dkv_mode = dkv_mode[j]});
+      dq_mode[i] = dkv_mode[j] = Grad::accumulate;
+    });
+    for (std::size_t j = 0; j < kv.size(); ++j)
+      if (dkv_mode[j] == Grad::overwrite) fill_with_zeros(terms[j]);  // no query of this rank sees it
+    dkv.add_and_send(of, join_chunks(terms, shared.batch(), shared.chunks(of)));
   });
+  Tensor dqkv = shared.join(made);
   put_keys_and_values(dqkv, dkv.result());
   return dqkv;
 }
 
 Tensor attend_in_ring(const Tensor& qkv, const Shared& shared) {
-  const Tensor lse = Tensor::empty({shared.batch(), shared.options.heads, shared.tokens.count(shared.rank())},
-                                   accumulator_of(qkv.dtype()), qkv.device());
+  std::vector<Tensor> lse;
+  for (const Part& chunk : shared.chunks(shared.rank()))
+    lse.push_back(
+        Tensor::empty({shared.batch(), shared.options.heads, chunk.size()}, accumulator_of(qkv.dtype()), qkv.device()));
   Tensor o = ring_forward(qkv.detach(), shared, lse).to(qkv.dtype());
-  Tape::record("context_attention", {&qkv}, {qkv, o, lse}, {&o},
+  std::vector<Tensor> saved{qkv, o};
+  saved.insert(saved.end(), lse.begin(), lse.end());
+  Tape::record("context_attention", {&qkv}, saved, {&o},
                [shared, lse, values = qkv.detach(), o = o.detach(), qkv = Target(qkv)](Gradients& gradients,
                                                                                        const std::vector<Tensor>& dy) {
                  gradients.give(qkv, ring_backward(values, shared, o, lse, dy[0]));

@@ -58,10 +58,6 @@ Tensor sum_into(const Tensor& x, Tensor sum, const Communicator& group) {
   return sum;
 }
 
-Tensor enter_branch(const Tensor& x, std::int64_t rows, const Parallel& parallel) {
-  return parallel.sequence ? gather_rows(x, rows, parallel.tp) : copy_to(x, parallel.tp);
-}
-
 // `product`: this rank's term of the sum. It is the fresh output of a product that saves nothing of it, so that its
 // buffer may take the sum.
 Tensor leave_branch(const Tensor& product, const Tensor& bias, const Parallel& parallel) {
@@ -131,6 +127,10 @@ Tensor all_rows(const Tensor& x, std::int64_t rows, const Communicator& group) {
     gradients.give(x, deal.cut(dy[0]));
   });
   return y;
+}
+
+Tensor enter_branch(const Tensor& x, std::int64_t rows, const Parallel& parallel) {
+  return parallel.sequence ? gather_rows(x, rows, parallel.tp) : copy_to(x, parallel.tp);
 }
 
 Tensor column_linear(const Tensor& x, std::int64_t rows, const Tensor& weight, const Tensor& bias,

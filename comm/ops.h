@@ -40,12 +40,14 @@ Tensor all_rows(const Tensor& x, std::int64_t rows, const Communicator& group);
 //
 //   column_linear   y_r = act(x·W_rᵀ + b_r)          W_r: this rank's rows of W [N, K], b_r [N_r]
 //                   x through copy_to, or gather_rows: [M, N_r] from x [M, K] or from its own rows
+//   enter_branch    what column_linear does to x first
 //   row_linear      y = Σ_s x_s·W_sᵀ + b             W_s: rank s's columns of W, x_s [M, K_s], b [N]
 //                   through sum_over, or scatter_rows: [M, N] or its own rows
 //   parallel_mlp    y = fc2(act(fc1 x)), both of them in one: w1 [H_r, K], b1 [H_r], w2 [N, H_r], b2 [N]
 //
 // `rows`: M. b and b2 are whole on every rank and added once, after the sum; they may be undefined. With one tp rank
 // these are linear() and mlp(), with the bias in the product's epilogue. row_linear: Error for an activation.
+Tensor enter_branch(const Tensor& x, std::int64_t rows, const Parallel& parallel);
 Tensor column_linear(const Tensor& x, std::int64_t rows, const Tensor& weight, const Tensor& bias,
                      const LinearOptions& options, const Parallel& parallel);
 Tensor row_linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearOptions& options,

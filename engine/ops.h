@@ -37,6 +37,12 @@ struct Columns {
   Columns(const Tensor& of, std::int64_t begin, std::int64_t count) : tensor(of), first(begin), cols(count) {}
 };
 
+// Of every query of a sample, [B, Tq] of i32: the first key that it sees, and the first one after those; undefined: the
+// first of all, and none. Neither decreases with the query (kernels/attention/attention.h).
+struct KeyIntervals {
+  Tensor begin = {}, end = {};
+};
+
 struct AttentionOptions {
   std::int64_t batch = 0, heads = 0;
   double scale = 1;
@@ -46,6 +52,7 @@ struct AttentionOptions {
   DropoutKey key = {};
   // The position of these queries and keys in the global batch.
   AttentionWindow window = {};
+  KeyIntervals keys = {};
 };
 
 struct LayernormResult {

@@ -20,6 +20,8 @@ struct Build {
   // For layers that read sequences, [B·T, C]: the number of tokens T of a whole sample, and the number of consecutive
   // tokens that always stay on one rank (a row of patches). tokens 0: as many as x has.
   std::int64_t tokens = 0, token_multiple = 1;
+  // Context-parallel ranks have tokens in zig-zag (comm/sharded_axis.h): a causal mask is the same work for all.
+  bool zigzag = false;
 
   // A layer notes what it has of `what`, of which there are `total` (Parameters::dealt).
   void note_over_tp(const char* what, const Part& part, std::int64_t total) const {
@@ -32,6 +34,8 @@ struct Build {
   Build with_tokens(std::int64_t count, std::int64_t unit = 1) const {
     return {parameters, compute, parallel, count, unit};
   }
+  // For layers with a causal mask.
+  Build with_causal_tokens(std::int64_t count) const { return {parameters, compute, parallel, count, 1, true}; }
 };
 
 }  // namespace isobar

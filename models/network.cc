@@ -28,6 +28,10 @@ Tensor Network::operator()(const Tensor& input, const Pass& pass) const {
                     PatchOrder::channels_last);
 }
 
+TokenHead Network::token_head() const {
+  throw_error("a ", name(), " gives no logits of tokens");
+}
+
 std::unique_ptr<TensorReader> Network::open_weights(const std::filesystem::path& path) const {
   return std::make_unique<SafetensorsReader>(path);
 }

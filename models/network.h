@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/parallel.h"
+#include "comm/vocabulary.h"
 #include "engine/files/safetensors.h"
 #include "engine/keys.h"
 #include "models/build.h"
@@ -39,6 +40,15 @@ struct Ports {
 // Error for ports of tokens, of a network that takes none. network: "a ViT".
 void refuse_tokens(const char* network, const Ports& ports);
 
+// The last product of a network of tokens, of rows of its stream.
+struct TokenHead {
+  Tensor weight;  // [own columns, C]
+  bool tf32 = false;
+  // Numbers that a block keeps of a token for the backward pass, about, in the activation's dtype: what the size of
+  // logits is measured by.
+  std::int64_t kept_by_block = 0;
+};
+
 class Network {
  public:
   virtual ~Network() = default;
@@ -63,9 +73,17 @@ class Network {
   // [B, S, V] -> [B, S, V'], whatever the stages take.
   Tensor in_channels_last(const Tensor& input, const Pass& pass) const;
 
-  // Of a network that takes tokens, whose last stage gives logits [B·T, columns] in the activation's dtype: how many of
-  // the last columns stand for no token. The loss leaves them out.
-  virtual std::int64_t padded_columns() const { return 0; }
+  // Of a network that takes tokens, whose last stage gives logits [B·T, columns] in the activation's dtype: the columns
+  // that this rank has, and how many classes all ranks have. The loss leaves out columns that stand for no token.
+  virtual VocabPart logit_columns() const { return {{0, ports_.vocabulary}, ports_.vocabulary}; }
+
+  // Of the same networks: the product of the last stage, which a loss may make some rows at a time instead. Error for
+  // other networks.
+  virtual TokenHead token_head() const;
+
+  // Of a network that takes tokens: the tokens of a sample that are read here, ascending, as ranges. Context-parallel
+  // ranks have others.
+  virtual std::vector<Part> token_parts() const { return {{0, ports_.in[0]}}; }
 
   // The tensors of a file or folder of weights, under the names of this network's parameters: other programs may have
   // other names. Error as of Task::open_weights.

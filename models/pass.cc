@@ -1,5 +1,7 @@
 #include "models/pass.h"
 
+#include <utility>
+
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -21,6 +23,12 @@ Pass Pass::continuing(KeyValueCache& cache) {
 Pass Pass::over(std::int64_t count) const {
   Pass same = *this;
   same.samples_ = count;
+  return same;
+}
+
+Pass Pass::over(TokenPlaces places) const {
+  Pass same = *this;
+  same.places_ = std::move(places);
   return same;
 }
 

@@ -8,11 +8,17 @@
 
 namespace isobar {
 
+class KeyValueCache;
+
+// What data say of tokens whose samples hold several documents; undefined: that a sample is one.
+struct TokenPlaces {
+  Tensor position = {};   // [B, own tokens] of i32: which row of the table of positions a token has
+  Tensor key_begin = {};  // [B, T] of i32, of whole samples: the first token that a token sees
+};
+
 // Masks are numbered in the order in which the layers of a stage draw them, starting from a number of the stage. So a
 // recomputed stage draws the same masks, and layers need not declare how many they draw. Layers take a pass by
 // reference and draw from it; each stage has its own copy.
-class KeyValueCache;
-
 class Pass {
  public:
   // An evaluation pass: no masks.
@@ -27,6 +33,8 @@ class Pass {
 
   // The same pass over `count` samples of this rank. run_stages and the layers need this number.
   Pass over(std::int64_t count) const;
+  // The same pass over tokens with these places.
+  Pass over(TokenPlaces places) const;
   // The same pass for step k >= 0 of a rollout. Its masks are those of other streams, 2^48 apart: an iteration has 2^16
   // numbers, so that 2^32 passes come before they would meet. Step 0 has the masks of the pass itself.
   Pass step(std::int64_t k) const;
@@ -37,6 +45,7 @@ class Pass {
   float rate(double p) const { return is_training_ ? static_cast<float>(p) : 0; }  // p in training, else 0
   std::int64_t samples() const;                                                    // of this rank; Error before over()
   SampleWindow window() const { return window_; }
+  const TokenPlaces& places() const { return places_; }
   KeyValueCache* cache() const { return cache_; }  // null: nothing is kept
   std::int64_t stage_number() const { return stage_; }
 
@@ -52,6 +61,7 @@ class Pass {
   std::uint64_t drawn_ = 0;
   std::int64_t samples_ = 0;
   SampleWindow window_ = {};
+  TokenPlaces places_ = {};
   KeyValueCache* cache_ = nullptr;
   std::int64_t stage_ = 0;
 };

@@ -481,15 +481,20 @@ GPTS = {  # each choice at least twice, once with another one changed
                    "head_size": 16},
     "gpt_plain": {"tie_head": True, "gelu": "erf", "bias": False, "vocab_multiple": 1, "vocab_padding": "masked",
                   "head_size": 8},
+    "gpt_packed": {"tie_head": True, "gelu": "tanh", "bias": True, "vocab_multiple": 1, "vocab_padding": "masked",
+                   "head_size": 8},
 }
+GPT_DOCUMENTS = [[5, 8], [1, 1, 11], [13]]  # of each sample of gpt_packed, their tokens
 
 
 def gpt_case(generator, name, tie_head, gelu, bias, vocab_multiple, vocab_padding, head_size):
     """A language model and one batch, of whose targets some do not count."""
+    has_yardsticks = name in ("gpt", "gpt_untied")
+
     def draw():
         tokens = torch.randint(GPT_VOCABULARY, (GPT_BATCH, GPT_TOKENS + 1), generator=generator)
         target = tokens[:, 1:].clone()
-        if name != "gpt_plain":  # of the last sample one target counts
+        if has_yardsticks:  # of the last sample one target counts
             target[torch.rand(target.shape, generator=generator) < 0.25] = reference_gpt.IGNORED
             target[-1, 1:] = reference_gpt.IGNORED
             target[-1, 0] = tokens[-1, 1]
@@ -503,6 +508,9 @@ def gpt_case(generator, name, tie_head, gelu, bias, vocab_multiple, vocab_paddin
     model = draw_parameters(generator, reference_gpt.GPT(
         GPT_VOCABULARY, columns, GPT_TOKENS, GPT_WIDTH, GPT_DEPTH, GPT_HEADS, head_size, 4 * GPT_WIDTH, gelu, bias,
         tie_head, vocab_padding == "live"))
+    if name == "gpt_packed":
+        model.begins = torch.tensor([[sum(lengths[:i]) for i, n in enumerate(lengths) for _ in range(n)]
+                                     for lengths in GPT_DOCUMENTS])
     base_rate, weight_decay, warmup, max_norm = 5e-3, 0.1, 3, 1.0
     x, target = draw()
     logits, loss, grads = forward_backward(clone(model), x, target)
@@ -513,7 +521,9 @@ def gpt_case(generator, name, tie_head, gelu, bias, vocab_multiple, vocab_paddin
     tensors |= {f"gradient.{key}": g for key, g in grads.items()}
     tensors |= {f"adamw.{key}": p.detach() for key, p in trained.named_parameters()}
     tensors |= {f"adamw.{key}": torch.tensor(v, dtype=torch.float64) for key, v in log.items()}
-    if name != "gpt_plain":
+    if name == "gpt_packed":
+        tensors["begins"] = model.begins.float()
+    if has_yardsticks:
         tensors |= yardsticks(model, draw, fit, GPT_REPEATS)
     settings = {"lr": base_rate, "num_iters": STEPS, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": weight_decay,
                 "warmup": warmup, "grad_clip": max_norm, "loss_scale": LOSS_SCALE}

@@ -15,9 +15,10 @@ class Attention(nn.Module):
         self.q, self.k, self.v = (nn.Linear(width, heads * head_size, bias) for _ in range(3))
         self.proj = nn.Linear(heads * head_size, width, bias)
 
-    def forward(self, x):
+    def forward(self, x, seen):
         split = lambda y: y.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # [B, NH, T, HS]
-        o = F.scaled_dot_product_attention(split(self.q(x)), split(self.k(x)), split(self.v(x)), is_causal=True)
+        how = {"is_causal": True} if seen is None else {"attn_mask": seen}
+        o = F.scaled_dot_product_attention(split(self.q(x)), split(self.k(x)), split(self.v(x)), **how)
         return self.proj(o.transpose(1, 2).flatten(2))
 
 
@@ -39,8 +40,8 @@ class Block(nn.Module):
         self.norm2 = nn.LayerNorm(width, bias=bias)
         self.mlp = Mlp(width, hidden, gelu, bias)
 
-    def forward(self, x):
-        x = x + self.attn(self.norm1(x))
+    def forward(self, x, seen):
+        x = x + self.attn(self.norm1(x), seen)
         return x + self.mlp(self.norm2(x))
 
 
@@ -54,11 +55,17 @@ class GPT(nn.Module):
         self.blocks = nn.ModuleList([Block(width, heads, head_size, hidden, gelu, bias) for _ in range(depth)])
         self.norm = nn.LayerNorm(width, bias=bias)
         self.head = None if tied else nn.Linear(width, columns, bias=False)
+        self.begins = None  # [B, T]: where the document of a token begins, of packed samples
 
     def forward(self, ids):
-        x = self.wte(ids) + self.wpe.weight[:ids.shape[1]]
+        place, seen = torch.arange(ids.shape[1]), None
+        if self.begins is None:
+            x = self.wte(ids) + self.wpe.weight[:ids.shape[1]]
+        else:
+            x = self.wte(ids) + self.wpe(place - self.begins)
+            seen = ((place <= place[:, None]) & (place >= self.begins[:, :, None]))[:, None]  # [B, 1, T, T]
         for block in self.blocks:
-            x = block(x)
+            x = block(x, seen)
         x = self.norm(x).flatten(0, 1)
         return F.linear(x, self.wte.weight) if self.head is None else self.head(x)
 

@@ -88,12 +88,14 @@ StepPrediction predict_step(const TaskSource& source, const TrainerOptions& give
   options.batch.cut(0, place.sizes.dp);  // Error where it has too few samples
   const Device device = meta_like(like);
   const auto world = std::make_shared<ImaginedWorld>(ImaginedWorld{.like = like});
-  // The first rank has the largest parts of everything, and so the most ranges of gradients (GradientReducer).
-  if (place.rank != 0 && place.sizes.tp > 1) {
-    PlannedRank first = place;
-    first.rank = 0;
+  // Which of the ranks with other parts of the model has the most ranges of gradients (GradientReducer) is not known:
+  // with rows of a vocabulary that do not divide it is not always the first one.
+  for (const std::int64_t other : Mesh(place.sizes, place.order).group_of(0, "tp")) {
+    if (other == place.rank) continue;
+    PlannedRank asked = place;
+    asked.rank = other;
     const OwnMemoryLedger apart;
-    const ShapedRank asked(source, options, first, device, world);
+    const ShapedRank made(source, options, asked, device, world);
   }
   const OwnMemoryLedger memory;
   ShapedRank rank(source, options, place, device, world);

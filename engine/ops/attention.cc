@@ -71,6 +71,24 @@ struct TensorGradients {
   Columns of(const Columns& x) const { return {gradient(x), x.first, x.cols}; }
 };
 
+// limits: of each query, [B, Tq]; may be undefined.
+void check_limits(const char* what, const Tensor& limits, const AttentionShape& s) {
+  if (!limits.defined()) return;
+  ISOBAR_CHECK(limits.dtype() == DType::i32 && limits.numel() == s.batch * s.q_tokens, "attention: ", what, " ",
+               to_string(limits.shape()), " in ", name_of(limits.dtype()), " is no i32 for each of ",
+               s.batch * s.q_tokens, " queries");
+  if (!(limits.device() == Device{})) return;
+  const auto* of = limits.data_as<std::int32_t>();
+  for (std::int64_t i = 0; i + 1 < limits.numel(); ++i)
+    ISOBAR_CHECK((i + 1) % s.q_tokens == 0 || of[i] <= of[i + 1], "attention: ", what, " decreases from ", of[i],
+                 " to ", of[i + 1], " at query ", i % s.q_tokens, " of sample ", i / s.q_tokens);
+}
+
+AttentionKeys pointers_of(const KeyIntervals& keys) {
+  const auto pointer = [](const Tensor& limits) { return limits.defined() ? limits.data_as<std::int32_t>() : nullptr; };
+  return {pointer(keys.begin), pointer(keys.end)};
+}
+
 }  // namespace
 
 AttentionBlock::AttentionBlock(const Columns& queries, const Columns& keys, const Columns& values,
@@ -86,7 +104,11 @@ AttentionBlock::AttentionBlock(const Columns& queries, const Columns& keys, cons
       dropout{.p = options.dropout,
               .seed = options.key.seed,
               .stream = options.key.stream,
-              .stream_offset = options.key.stream_offset} {}
+              .stream_offset = options.key.stream_offset},
+      keys(options.keys) {
+  check_limits("the begin of the keys", options.keys.begin, shape);
+  check_limits("the end of the keys", options.keys.end, shape);
+}
 
 Tensor AttentionBlock::empty_lse() const {
   return Tensor::empty({shape.batch, shape.heads, shape.q_tokens}, accumulator_of(dtype()), device());
@@ -110,13 +132,14 @@ void run_attention(const AttentionBlock& a, const Tensor& o, const Tensor& lse) 
               .q_stride = stride_of(a.q),
               .k_stride = stride_of(a.k),
               .v_stride = stride_of(a.v),
-              .o_stride = o.size(1)},
+              .o_stride = o.size(1),
+              .keys = pointers_of(a.keys)},
              current_stream());
 }
 
 void run_attention_backward(const AttentionBlock& a, const Tensor& o, const Tensor& lse, const Tensor& d_o,
                             const AttentionGradients& gradients) {
-  const auto& [dq, dk, dv, dq_mode] = gradients;
+  const auto& [dq, dk, dv, dq_mode, dkv_mode] = gradients;
   const Tensor scratch = workspace(attention_bwd_workspace(a.shape, a.dtype()), a.device());
   ISOBAR_RUN(a.device(), attention_bwd,
              {.shape = a.shape,
@@ -146,7 +169,9 @@ void run_attention_backward(const AttentionBlock& a, const Tensor& o, const Tens
               .dk_stride = stride_of(dk),
               .dv_stride = stride_of(dv),
               .dq_mode = dq_mode,
-              .workspace = scratch.data()},
+              .dkv_mode = dkv_mode,
+              .workspace = scratch.data(),
+              .keys = pointers_of(a.keys)},
              current_stream());
 }
 
@@ -174,6 +199,8 @@ Tensor attention(const Columns& q, const Columns& k, const Columns& v, const Att
     saved.push_back(x->tensor);
   }
   saved.insert(saved.end(), {o, lse});
+  for (const Tensor& limits : {a.keys.begin, a.keys.end})
+    if (limits.defined()) saved.push_back(limits);
   Tape::record("attention", inputs, saved, std::array{&o},
                [a, lse, o = o.detach()](Gradients& gradients, const std::vector<Tensor>& dy) {
                  const TensorGradients made(a);

@@ -17,8 +17,9 @@ struct AttentionBlock {
   bool causal, tf32;
   AttentionWindow window;
   AttentionDropout dropout;
+  KeyIntervals keys;
 
-  // Error if operands and options do not fit together.
+  // Error if operands and options do not fit together; on the CPU also if an interval decreases.
   AttentionBlock(const Columns& q, const Columns& k, const Columns& v, const AttentionOptions& options);
 
   std::array<const Columns*, 3> all() const { return {&q, &k, &v}; }
@@ -35,7 +36,7 @@ void run_attention(const AttentionBlock& block, const Tensor& o, const Tensor& l
 // The buffers of a call's gradients, all three in one dtype: the operands' or the accumulator's.
 struct AttentionGradients {
   Columns dq, dk, dv;
-  Grad dq_mode = Grad::overwrite;
+  Grad dq_mode = Grad::overwrite, dkv_mode = Grad::overwrite;
 };
 // o [B·Tq, C] and lse are over all keys; the block may hold only some of them. d_o [B·Tq, C].
 void run_attention_backward(const AttentionBlock& block, const Tensor& o, const Tensor& lse, const Tensor& d_o,

@@ -15,12 +15,14 @@ void check_for_cuda(const char* kernel, const AttentionShape& s, const Attention
   ISOBAR_CHECK(dtype == DType::fp32 || is_16_bit(dtype), kernel, ": a GPU has no ", name_of(dtype), " attention");
 }
 
-// Calls f with this GPU's kernels for the type and size of a head.
-template <class F>
-void visit_head(DType dtype, bool tf32, std::int64_t head_size, const F& f) {
-  attention::visit_operands(dtype, tf32, [&]<class T>(Type<T>) {
+// Calls f with this GPU's kernels for the type and size of a head. Those for compute capability 9.0 know no intervals
+// of keys.
+template <class Arguments, class F>
+void visit_head(const Arguments& a, const F& f) {
+  const std::int64_t head_size = a.shape.head_size;
+  attention::visit_operands(a.dtype, a.tf32, [&]<class T>(Type<T>) {
     if constexpr (sizeof(T) == 2) {
-      if (compute_capability() == 90) return attention::visit_sm90_head_size<T>(head_size, f);
+      if (compute_capability() == 90 && !a.keys.are_limited()) return attention::visit_sm90_head_size<T>(head_size, f);
     }
     attention::visit_head_size<T>(head_size, f);
   });
@@ -31,14 +33,14 @@ void visit_head(DType dtype, bool tf32, std::int64_t head_size, const F& f) {
 void attention_fwd(const AttentionFwdArgs& arguments, Stream stream) {
   const AttentionFwdArgs a = checked_attention(arguments);
   check_for_cuda("attention_fwd", a.shape, a.window, a.dtype);
-  visit_head(a.dtype, a.tf32, a.shape.head_size, [&](auto head) { head.forward(a, stream); });
+  visit_head(a, [&](auto head) { head.forward(a, stream); });
 }
 
 void attention_bwd(const AttentionBwdArgs& arguments, Stream stream) {
   const AttentionBwdArgs a = checked_attention(arguments);
   check_for_cuda("attention_bwd", a.shape, a.window, a.dtype);
   attention::launch_delta(a, stream);
-  visit_head(a.dtype, a.tf32, a.shape.head_size, [&](auto head) { head.backward(a, stream); });
+  visit_head(a, [&](auto head) { head.backward(a, stream); });
 }
 
 }  // namespace isobar::ISOBAR_CUDA_NAMESPACE

@@ -12,6 +12,7 @@
 //     token t of sample b starts at pointer + (b·T + t)·stride elements; head h at + h·HS. With strides, q, k and v may
 //     be interleaved in one [B, T, 3, NH, HS] buffer. Every stride is a multiple of 8, pointers are 16-byte aligned
 //   lse           [B, NH, Tq]        accumulator_of(dtype), natural logarithm
+//   key_begin, key_end  [B, Tq]      i32, numbers of keys of the whole P (see window), or null
 //   workspace     (bwd) attention_bwd_workspace(...) bytes, 16-byte aligned, contents undefined before and after
 //
 //   split keys    keys may come in parts, with one call for each (ring attention: Liu et al. 2023). Forward:
@@ -25,6 +26,11 @@
 //                 -inf, and it adds nothing to dq, dk and dv. A call whose keys all come after its queries does almost
 //                 no work. If Tq and Tk differ and there is no window, query 0 sees only key 0, as with PyTorch's
 //                 is_causal
+//   keys          query i of sample b sees the keys key_begin[b,i] <= j < key_end[b,i] only, of those that `causal`
+//                 leaves it; null: from the first one, to the last one. Neither decreases with i: the queries of a key
+//                 are an interval too. Packed documents, lengths of samples and sliding windows are such
+//                 intervals. Tiles outside are skipped. NaN in hidden keys as with causal. The cost model does not know
+//                 the intervals, and counts as without them
 //   tf32          lets a GPU round fp32 operands, P and dS to 10 mantissa bits before they enter a product, since its
 //                 tensor cores need it. The rounding of q and k is then an error of the scores and of lse. The CPU and
 //                 other dtypes ignore it
@@ -63,6 +69,14 @@ struct AttentionWindow {
   Span heads = {}, queries = {}, keys = {};
 };
 
+// Of every query, the first key that it sees, and the first one after those. The check of their order is the caller's.
+struct AttentionKeys {
+  const std::int32_t* begin = nullptr;
+  const std::int32_t* end = nullptr;
+
+  constexpr bool are_limited() const { return begin != nullptr || end != nullptr; }
+};
+
 struct AttentionDropout {
   float p = 0;  // 0: no dropout
   std::uint64_t seed = 0, stream = 0;
@@ -83,6 +97,7 @@ struct AttentionFwdArgs {
   void* o = nullptr;
   void* lse = nullptr;
   std::int64_t q_stride = 0, k_stride = 0, v_stride = 0, o_stride = 0;  // elements between tokens
+  AttentionKeys keys = {};
 };
 
 struct AttentionBwdArgs {
@@ -105,6 +120,7 @@ struct AttentionBwdArgs {
   std::int64_t dq_stride = 0, dk_stride = 0, dv_stride = 0;
   Grad dq_mode = Grad::overwrite, dkv_mode = Grad::overwrite;
   void* workspace = nullptr;
+  AttentionKeys keys = {};
 };
 
 // Query i of the call sees its key j if j <= i + diagonal. The arguments must be checked.

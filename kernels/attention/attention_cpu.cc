@@ -4,6 +4,7 @@
 #include "kernels/attention/attention.h"
 
 #include <cstdint>
+#include <limits>
 
 #include "kernels/attention/cpu_bf16.h"
 #include "kernels/attention/cpu_blocks.h"
@@ -17,36 +18,37 @@ namespace {
 
 // ---- forward --------------------------------------------------------------------------------------------------------
 
-// The maximum per lane of scores [keys, lanes].
+// The maximum per lane of scores [keys, lanes], or the lowest number.
 template <class T>
 void find_maxima(const T* scores, int64_t keys, PanelVector<T>& row_max) {
-  for (Vector<T>& m : row_max) m = broadcast(-static_cast<T>(__builtin_inf()));
+  for (Vector<T>& m : row_max) m = broadcast(std::numeric_limits<T>::lowest());
   for (int64_t i = 0; i < keys; ++i)
     for (int v = 0; v < kTileVectors; ++v)
       row_max[v] = max<T>(load(scores + i * kPanel<T> + v * kLanes<T>), row_max[v]);
 }
 
-// One block of keys, [key, key + count), for one panel of queries from `query` on.
+// One block of keys, [key, key + count), for one panel of queries from `query` on. is_first: of the panel's blocks.
 template <class Arithmetic>
 __attribute__((noinline)) void attend(Arithmetic& arithmetic, typename Arithmetic::Panel& panel, int64_t query,
-                                      int64_t key, int64_t count, typename Arithmetic::T log2_scale,
-                                      const CausalMask& causal_mask, const PanelDropout& dropout) {
+                                      int64_t key, int64_t count, bool is_first, typename Arithmetic::T log2_scale,
+                                      const KeyMask& mask, const PanelDropout& dropout) {
   using T = typename Arithmetic::T;
-  const bool hides = causal_mask.keys_of(query) < key + count;
+  const bool hides = mask.keys_of(query) < key + count || mask.first_of(query + kPanel<T> - 1) > key;
   PanelVector<T> row_max, rescale;
   arithmetic.find_scores(panel, key, count, row_max);
   if (hides) {
-    apply_mask(causal_mask, query, key, count, -static_cast<T>(__builtin_inf()), arithmetic.scores());
+    apply_mask(mask, query, key, count, -static_cast<T>(__builtin_inf()), arithmetic.scores());
     find_maxima(arithmetic.scores(), count, row_max);
   }
   for (Vector<T>& m : row_max) m *= log2_scale;
-  const bool rescales = rescale_running_max(row_max, key == 0, panel.softmax, rescale);
+  // A query that sees no key of the block has a finite maximum: with -inf its sum would be NaN, -inf - -inf.
+  if (hides)
+    for (Vector<T>& m : row_max) m = max<T>(m, broadcast(std::numeric_limits<T>::lowest() / 2));
+  const bool rescales = rescale_running_max(row_max, is_first, panel.softmax, rescale);
   exponentiate(arithmetic.scores(), count, log2_scale, panel.softmax);
-  // After exp2_of, a hidden key may have the weight 2^-126, and NaN for a query that sees no key: -inf - -inf. The sum
-  // of such a query stays NaN, but nothing reads it or rescales with it: the panel of such a query sees at most one
-  // block of keys.
-  static_assert(kPanel<T> <= kKeyBlock);
-  if (hides) apply_mask(causal_mask, query, key, count, T{0}, arithmetic.scores());
+  // After exp2_of, a hidden key may have the weight 2^-126. In a sum with keys that are seen it is nothing; of a query
+  // that sees none nothing reads the sum.
+  if (hides) apply_mask(mask, query, key, count, T{0}, arithmetic.scores());
   if (dropout.dropout.p != 0) drop(dropout, count, arithmetic.scores());
   arithmetic.add_output(panel, key, count, rescales, rescale);
 }
@@ -61,7 +63,7 @@ void forward_block(const AttentionFwdArgs& a, int64_t head_index, int64_t query,
   const auto q = head_rows<In>(a.q, a.q_stride, s, queries, head_index);
   T* lse = static_cast<T*>(a.lse) + head_index * queries;
   const T log2_scale = static_cast<T>(a.scale * kLog2E);
-  const CausalMask causal_mask(a);
+  const KeyMask mask(a, head_index);
   const int64_t panels = min(kQueryPanels, ceil_div(queries - query, kPanel<T>));
   const auto first_of = [&](int64_t p) { return query + p * kPanel<T>; };
   const auto lanes_of = [&](int64_t p) { return min(kPanel<T>, queries - first_of(p)); };
@@ -70,10 +72,13 @@ void forward_block(const AttentionFwdArgs& a, int64_t head_index, int64_t query,
     arithmetic.load_queries(q, first_of(p), lanes_of(p), arithmetic.panel(p));
     for (int v = 0; v < kTileVectors; ++v) arithmetic.panel(p).softmax.sum[v] = Vector<T>{};
   }
-  for (int64_t key = 0; key < keys; key += kKeyBlock)
+  // Of a panel: always a block, even if no query sees one.
+  const auto first_block = [&](int64_t p) { return min(mask.first_of(first_of(p)), keys - 1) / kKeyBlock * kKeyBlock; };
+  for (int64_t key = first_block(0); key < keys; key += kKeyBlock)
     for (int64_t p = 0; p < panels; ++p) {
-      if (key > 0 && key >= causal_mask.keys_of(first_of(p) + lanes_of(p) - 1)) continue;
-      attend(arithmetic, arithmetic.panel(p), first_of(p), key, min(kKeyBlock, keys - key), log2_scale, causal_mask,
+      const bool is_first = key == first_block(p);
+      if (key < first_block(p) || (!is_first && key >= mask.keys_of(first_of(p) + lanes_of(p) - 1))) continue;
+      attend(arithmetic, arithmetic.panel(p), first_of(p), key, min(kKeyBlock, keys - key), is_first, log2_scale, mask,
              {.dropout = a.dropout,
               .first = score_index(s, a.window, head_index, first_of(p), key),
               .row = a.window.keys.total,
@@ -84,7 +89,7 @@ void forward_block(const AttentionFwdArgs& a, int64_t head_index, int64_t query,
     for (int64_t lane = 0; lane < lanes_of(p); ++lane) {
       const T sum = panel.softmax.sum[lane / kLanes<T>][lane % kLanes<T>];
       const T running_max = panel.softmax.running_max[lane / kLanes<T>][lane % kLanes<T>];
-      const bool sees = causal_mask.keys_of(first_of(p) + lane) > 0;
+      const bool sees = mask.sees_one(first_of(p) + lane);
       visit_output<In, T>(a.o_dtype, [&]<class Out>(Type<Out>) {
         const auto o = head_rows<Out>(a.o, a.o_stride, s, queries, head_index);
         write_lane<kPanel<T>>(panel.o, lane, s.head_size, sees ? T{1} / sum : T{0}, Grad::overwrite,
@@ -174,9 +179,9 @@ class Backward {
     const AttentionShape& s = a_.shape;
     const int64_t count = min(kGroup, s.kv_tokens - key);
     arithmetic.load_keys(head_index, key, count);
-    const int64_t first = CausalMask(a_).first_query(key) / kQueryBlock * kQueryBlock;
-    for (int64_t query = first; query < s.q_tokens; query += kQueryBlock)
-      arithmetic.add_block(head_index, query, key, count);
+    const KeyMask mask(a_, head_index);
+    const int64_t first = mask.first_query(key) / kQueryBlock * kQueryBlock, end = mask.end_query(key + count - 1);
+    for (int64_t query = first; query < end; query += kQueryBlock) arithmetic.add_block(head_index, query, key, count);
     visit_output<In, T>(a_.grad_dtype, [&]<class Out>(Type<Out>) {
       const auto dk = head_rows<Out>(a_.dk, a_.dk_stride, s, s.kv_tokens, head_index);
       const auto dv = head_rows<Out>(a_.dv, a_.dv_stride, s, s.kv_tokens, head_index);

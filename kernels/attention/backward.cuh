@@ -63,6 +63,78 @@ struct SeeingQueries {
   }
 };
 
+// The same where intervals of keys limit what a query sees (AttentionKeys): some of the queries [begin, end) see a key
+// of the block, each of [from, all) sees all of them.
+template <int kRows>
+struct LimitedQueries {
+  const std::int32_t *begins, *ends;  // of this sample; may be null
+  int diagonal, queries, first_key;
+  int begin, from, all, end;
+
+  __device__ __forceinline__ LimitedQueries(const AttentionBwdArgs& a, int first, int count)
+      : begins(limits_of_sample(a.keys.begin, a.shape.q_tokens)),
+        ends(limits_of_sample(a.keys.end, a.shape.q_tokens)),
+        diagonal(static_cast<int>(attention_diagonal(a))),
+        queries(static_cast<int>(a.shape.q_tokens)),
+        first_key(static_cast<int>(a.window.keys.first)) {
+    const int last = min(first + count, static_cast<int>(a.shape.kv_tokens)) - 1;
+    begin = min(first_query(first), queries - 1) / kRows * kRows;
+    from = first_query(last);
+    all = begins == nullptr ? queries : first_above(begins, first);
+    end = max(begins == nullptr ? queries : first_above(begins, last), begin + 1);
+  }
+
+  // The first query that sees a key, if no query begins behind it.
+  __device__ __forceinline__ int first_query(int key) const {
+    const int query = max(key - diagonal, 0);
+    return min(ends == nullptr ? query : max(query, first_above(ends, key)), queries);
+  }
+  // The first query whose limit lies behind a key.
+  __device__ __forceinline__ int first_above(const std::int32_t* limits, int key) const {
+    int low = 0, high = queries;
+    while (low < high) {
+      const int middle = (low + high) / 2;
+      if (limits[middle] - first_key > key)
+        high = middle;
+      else
+        low = middle + 1;
+    }
+    return low;
+  }
+  __device__ __forceinline__ bool sees(int query, int key) const {
+    const int own = min(query, queries - 1);
+    return key <= query + diagonal && (begins == nullptr || key >= begins[own] - first_key) &&
+           (ends == nullptr || key < ends[own] - first_key);
+  }
+
+  template <int kRowTiles, int kTiles>
+  __device__ __forceinline__ void mask(float (&scores)[kRowTiles][kTiles][4], int key, int query) const {
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+      for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+        for (int r = 0; r < 4; ++r)
+          if (!sees(query + column_of(n, r), key + kTileRows * m + row_of(r))) scores[m][n][r] = -INFINITY;
+  }
+};
+
+// Calls turn(query, is_masked) for kRows queries at a time.
+template <int kRows, class Turn>
+__device__ __forceinline__ void take_turns(const SeeingQueries<kRows>& seeing, int queries, const Turn& turn) {
+  int query = seeing.begin;
+  for (; query < seeing.all; query += kRows) turn(query, std::true_type{});
+  for (; query < queries; query += kRows) turn(query, std::false_type{});
+}
+template <int kRows, class Turn>
+__device__ __forceinline__ void take_turns(const LimitedQueries<kRows>& seeing, int, const Turn& turn) {
+  for (int query = seeing.begin; query < seeing.end; query += kRows)
+    if (query >= seeing.from && query + kRows <= seeing.all)
+      turn(query, std::false_type{});
+    else
+      turn(query, std::true_type{});
+}
+
 // From a score and the product dO·V to dropout(P) and dS, in place. Without dropout the product started with -delta, so
 // it already is dP - delta.
 template <class T, bool kDropout>

@@ -291,12 +291,16 @@ class Bf16Backward {
   struct Row {
     LaneBits p, ds;
   };
-  // 16 keys of row r of the strip, which sees the first `keys` of them: dropout(P) and dS = P∘(dropout'(dP) - delta);
-  // zero for the others and for padding queries.
+  // The keys of a group that a query sees.
+  struct SeenPart {
+    int64_t first, end;
+  };
+  // 16 keys of row r of the strip, which sees some of them: dropout(P) and dS = P∘(dropout'(dP) - delta); zero for the
+  // others and for padding queries.
   template <bool kDrops>
-  ISOBAR_INLINE Row differentiate_row(int64_t query, int64_t r, int64_t lane, int64_t rows, int64_t keys,
+  ISOBAR_INLINE Row differentiate_row(int64_t query, int64_t r, int64_t lane, int64_t rows, const SeenPart& seen,
                                       float log2_scale) {
-    if (r >= rows || lane >= keys) return Row{LaneBits{}, LaneBits{}};
+    if (r >= rows || lane >= seen.end || lane + kTile <= seen.first) return Row{LaneBits{}, LaneBits{}};
     const int64_t i = r * kGroup + lane;
     Vector<float> dp = load(work_->dp + i);
     const Vector<float> p = exp2_of(load(work_->scores + i) * log2_scale + terms_.neg_lse[query + r]);
@@ -306,14 +310,19 @@ class Bf16Backward {
       kept *= factor;
       dp *= factor;
     }
-    const Row row = {rounded_to_bf16(kept), rounded_to_bf16(p * (dp + terms_.neg_delta[query + r]))};
-    return keys - lane < kTile ? Row{first_lanes(row.p, keys - lane), first_lanes(row.ds, keys - lane)} : row;
+    Row row = {rounded_to_bf16(kept), rounded_to_bf16(p * (dp + terms_.neg_delta[query + r]))};
+    if (seen.end - lane < kTile) row = {first_lanes(row.p, seen.end - lane), first_lanes(row.ds, seen.end - lane)};
+    if (seen.first > lane)
+      row = {row.p ^ first_lanes(row.p, seen.first - lane), row.ds ^ first_lanes(row.ds, seen.first - lane)};
+    return row;
   }
   template <bool kDrops>
-  void differentiate_strip(int64_t query, int64_t strip, int64_t rows, int64_t key, int64_t keys) {
+  void differentiate_strip(int64_t head_index, int64_t query, int64_t strip, int64_t rows, int64_t key, int64_t keys) {
     const float log2_scale = static_cast<float>(a_.scale * kLog2E);
-    const CausalMask causal_mask(a_);
-    const auto seen = [&](int64_t r) { return min(keys, causal_mask.keys_of(query + strip + r) - key); };
+    const KeyMask mask(a_, head_index);
+    const auto seen = [&](int64_t r) {
+      return SeenPart{mask.first_of(query + strip + r) - key, min(keys, mask.keys_of(query + strip + r) - key)};
+    };
     for (int64_t r = 0; r < kStrip; r += 2)
       for (int64_t lane = 0; lane < kGroup; lane += kTile) {
         const Row even = differentiate_row<kDrops>(query + strip, r, lane, rows, seen(r), log2_scale);
@@ -327,11 +336,11 @@ class Bf16Backward {
   }
   // Turns scores and dP of the first `rows` queries of a strip into P and dS.
   void differentiate(int64_t head_index, int64_t query, int64_t strip, int64_t rows, int64_t key, int64_t keys) {
-    if (a_.dropout.p == 0) return differentiate_strip<false>(query, strip, rows, key, keys);
+    if (a_.dropout.p == 0) return differentiate_strip<false>(head_index, query, strip, rows, key, keys);
     for (int64_t r = 0; r < rows; ++r)
       draw_dropout(a_.dropout, score_index(a_.shape, a_.window, head_index, query + strip + r, key), keys,
                    work_->factors + r * kGroup);
-    differentiate_strip<true>(query, strip, rows, key, keys);
+    differentiate_strip<true>(head_index, query, strip, rows, key, keys);
   }
 
   const AttentionBwdArgs& a_;

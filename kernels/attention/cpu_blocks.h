@@ -6,9 +6,11 @@
 // in the backward pass they are keys. A score times `log2_scale`, scale · log2(e), is the logarithm of P to base 2.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/attention/attention.h"
+#include "kernels/common/math.h"
 #include "kernels/common/rng.h"
 #include "kernels/cpu/simd.h"
 
@@ -69,27 +71,55 @@ void write_lane(const T* __restrict__ transposed, int64_t lane, int64_t head_siz
 
 // ---- which keys a query sees ---------------------------------------------------------------------------------------
 
-// Query i of a call sees its first keys_of(i) keys; key j is seen by queries from first_query(j) on.
-struct CausalMask {
-  int64_t diagonal, queries, keys;
+// Of one head: query i of a call sees its keys [first_of(i), keys_of(i)), neither of which decreases with i. Key j is
+// seen by some of the queries [first_query(j), end_query(j)).
+struct KeyMask {
+  int64_t diagonal, queries, keys, first_key;
+  const std::int32_t *begin, *end;  // of this sample; may be null
 
   template <class Attention>
-  explicit CausalMask(const Attention& a)
-      : diagonal(attention_diagonal(a)), queries(a.shape.q_tokens), keys(a.shape.kv_tokens) {}
+  KeyMask(const Attention& a, int64_t head_index)
+      : diagonal(attention_diagonal(a)),
+        queries(a.shape.q_tokens),
+        keys(a.shape.kv_tokens),
+        first_key(a.window.keys.first),
+        begin(of_sample(a.keys.begin, a.shape, head_index)),
+        end(of_sample(a.keys.end, a.shape, head_index)) {}
 
-  int64_t keys_of(int64_t query) const { return clamp(query + diagonal + 1, keys); }
-  int64_t first_query(int64_t key) const { return clamp(key - diagonal, queries); }
+  // Of a query past the last one: those of the last one.
+  int64_t first_of(int64_t query) const {
+    return begin == nullptr ? 0 : clamp(begin[min(query, queries - 1)] - first_key, keys);
+  }
+  int64_t keys_of(int64_t query) const {
+    const int64_t seen = clamp(query + diagonal + 1, keys);
+    return end == nullptr ? seen : min(seen, clamp(end[min(query, queries - 1)] - first_key, keys));
+  }
+  bool sees_one(int64_t query) const { return first_of(query) < keys_of(query); }
+
+  int64_t first_query(int64_t key) const {
+    const int64_t query = clamp(key - diagonal, queries);
+    return end == nullptr ? query : std::max(query, first_above(end, key));
+  }
+  int64_t end_query(int64_t key) const { return begin == nullptr ? queries : first_above(begin, key); }
 
  private:
-  static int64_t clamp(int64_t count, int64_t max) { return count < 0 ? 0 : min(count, max); }
+  static int64_t clamp(int64_t count, int64_t most) { return count < 0 ? 0 : min(count, most); }
+  // The first query whose limit lies behind the key.
+  int64_t first_above(const std::int32_t* limits, int64_t key) const {
+    return std::upper_bound(limits, limits + queries, key + first_key) - limits;
+  }
+  static const std::int32_t* of_sample(const std::int32_t* limits, const AttentionShape& s, int64_t head_index) {
+    return limits == nullptr ? nullptr : limits + head_index / s.heads * s.q_tokens;
+  }
 };
 
 // x [keys, lanes] for keys from `key` on and queries from `query` on: writes `hidden` if the query does not see the
 // key.
 template <class T>
-void apply_mask(const CausalMask& causal_mask, int64_t query, int64_t key, int64_t keys, T hidden, T* x) {
+void apply_mask(const KeyMask& mask, int64_t query, int64_t key, int64_t keys, T hidden, T* x) {
   for (int64_t lane = 0; lane < kPanel<T>; ++lane) {
-    const int64_t seen = causal_mask.keys_of(query + lane) - key;
+    const int64_t first = min(mask.first_of(query + lane) - key, keys), seen = mask.keys_of(query + lane) - key;
+    for (int64_t j = 0; j < first; ++j) x[j * kPanel<T> + lane] = hidden;
     for (int64_t j = seen < 0 ? 0 : seen; j < keys; ++j) x[j * kPanel<T> + lane] = hidden;
   }
 }

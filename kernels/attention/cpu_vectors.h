@@ -207,7 +207,7 @@ class VectorBackward {
       differentiate_dropped(head_index, query, count, key, keys);
     else
       differentiate(query, count);
-    clear_hidden(query, count, key);
+    clear_hidden(head_index, query, count, key);
     PanelVector<T> one;
     for (Vector<T>& factor : one) factor = broadcast(T{1});
     add_outer<kHead>(d_o, work.p, count, head_size, one, work.dv);
@@ -256,10 +256,11 @@ class VectorBackward {
   }
 
   // Sets P and dS of keys from `key` on to 0 if a query does not see them.
-  void clear_hidden(int64_t query, int64_t count, int64_t key) {
-    const CausalMask causal_mask(a_);
+  void clear_hidden(int64_t head_index, int64_t query, int64_t count, int64_t key) {
+    const KeyMask mask(a_, head_index);
     for (int64_t r = 0; r < count; ++r) {
-      const int64_t seen = causal_mask.keys_of(query + r) - key;
+      const int64_t first = min(mask.first_of(query + r) - key, kGroup), seen = mask.keys_of(query + r) - key;
+      for (int64_t j = 0; j < first; ++j) work_->p[r * kGroup + j] = work_->ds[r * kGroup + j] = T{0};
       for (int64_t j = seen < 0 ? 0 : seen; j < kGroup; ++j)
         work_->p[r * kGroup + j] = work_->ds[r * kGroup + j] = T{0};
     }

@@ -20,7 +20,7 @@ struct DkdvTiles {
   static constexpr std::size_t kBytes = kTileBytes + 2 * kRows * kTermBytes;
 };
 
-template <class T, int kHead, bool kDropout>
+template <class T, int kHead, bool kDropout, bool kLimited = false>
 __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwdArgs a, float score_scale) {
   using Tiles = DkdvTiles<T, kHead, kDropout>;
   constexpr int kRows = Tiles::kRows, kRowTiles = Tiles::kRowTiles, kTiles = Tiles::kColumns / 8;
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwdArg
   float* streamed_terms = reinterpret_cast<float*>(streamed + 4 * kTile);  // a stage: of -lse kRows, of -delta kRows
   const int head_size = static_cast<int>(a.shape.head_size), q_tokens = static_cast<int>(a.shape.q_tokens);
   const int block_row = static_cast<int>(blockIdx.x) * Tiles::kOwned, warp_row = warp_id() * Tiles::kWarpRows;
-  const SeeingQueries<kRows> seeing(a, block_row, Tiles::kOwned);
+  const std::conditional_t<kLimited, LimitedQueries<kRows>, SeeingQueries<kRows>> seeing(a, block_row, Tiles::kOwned);
 
   using OwnedCopy = TileCopy<T, kHead, Tiles::kOwned>;
   using StreamedCopy = TileCopy<T, kHead, kRows>;
@@ -111,9 +111,7 @@ __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwdArg
       multiply(query + row, q_rows, q_rows + kTile, terms + row, is_masked);
     }
   };
-  int query = seeing.begin;
-  for (; query < seeing.all; query += kRows) turn(query, std::true_type{});
-  for (; query < q_tokens; query += kRows) turn(query, std::false_type{});
+  take_turns(seeing, q_tokens, turn);
 
   const Destination to_dk{a.dk, a.dk_stride, a.shape.kv_tokens, a.grad_dtype, a.dkv_mode};
   const Destination to_dv{a.dv, a.dv_stride, a.shape.kv_tokens, a.grad_dtype, a.dkv_mode};
@@ -127,7 +125,16 @@ __global__ void __launch_bounds__(kThreads, 2) dkdv_kernel(const AttentionBwdArg
 }
 
 template <class T, int kHead>
+void launch_limited_dkdv(const AttentionBwdArgs& a, Stream stream) {
+  using Tiles = DkdvTiles<T, kHead, true>;
+  launch("attention_dkdv: intervals", dkdv_kernel<T, kHead, true, true>,
+         grid_of(a.shape, a.shape.kv_tokens, Tiles::kOwned), dim3(kThreads), Tiles::kBytes, stream, a,
+         score_scale_of(a.scale));
+}
+
+template <class T, int kHead>
 void launch_dkdv(const AttentionBwdArgs& a, Stream stream) {
+  if (a.keys.are_limited()) return launch_limited_dkdv<T, kHead>(a, stream);
   visit_dropout<T>(a.dropout, [&](auto dropout) {
     using Tiles = DkdvTiles<T, kHead, dropout()>;
     launch("attention_dkdv", dkdv_kernel<T, kHead, dropout()>, grid_of(a.shape, a.shape.kv_tokens, Tiles::kOwned),

@@ -18,7 +18,7 @@ struct DqTiles {
   static constexpr std::size_t kBytes = kAllRows * kPitch<T, kHead> * sizeof(T);
 };
 
-template <class T, int kHead, bool kDropout>
+template <class T, int kHead, bool kDropout, bool kLimited = false>
 __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwdArgs a, float score_scale) {
   using Tiles = DqTiles<T, kHead, kDropout>;
   constexpr int kRows = Tiles::kRows, kRowTiles = Tiles::kRowTiles, kTiles = Tiles::kColumns / 8;
@@ -27,14 +27,14 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwdArgs 
   T *do_tile = q_tile + kOwned, *streamed = do_tile + kOwned;  // stage 0: keys, values; stage 1: keys, values
   const int head_size = static_cast<int>(a.shape.head_size), kv_tokens = static_cast<int>(a.shape.kv_tokens);
   const int block_row = tile_of_queries(a.causal) * Tiles::kOwned, warp_row = warp_id() * Tiles::kWarpRows;
-  const SeenKeys seen(a, block_row, Tiles::kOwned);
+  const std::conditional_t<kLimited, LimitedKeys<kRows>, SeenKeys> seen(a, block_row, Tiles::kOwned);
 
   using OwnedCopy = TileCopy<T, kHead, Tiles::kOwned>;
   using StreamedCopy = TileCopy<T, kHead, kRows>;
   OwnedCopy q_copy(tokens_of<const T>(a.q, a.q_stride, a.shape.q_tokens, head_size), block_row, head_size);
   OwnedCopy do_copy(tokens_of<const T>(a.d_o, a.do_stride, a.shape.q_tokens, head_size), block_row, head_size);
-  StreamedCopy k_copy(tokens_of<const T>(a.k, a.k_stride, kv_tokens, head_size), 0, head_size);
-  StreamedCopy v_copy(tokens_of<const T>(a.v, a.v_stride, kv_tokens, head_size), 0, head_size);
+  StreamedCopy k_copy(tokens_of<const T>(a.k, a.k_stride, kv_tokens, head_size), begin(seen), head_size);
+  StreamedCopy v_copy(tokens_of<const T>(a.v, a.v_stride, kv_tokens, head_size), begin(seen), head_size);
   clear_padding<T, kHead>(q_tile, Tiles::kAllRows, head_size);
   q_copy.start(q_tile);
   do_copy.start(do_tile);
@@ -103,9 +103,7 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwdArgs 
       multiply(key + row, k_rows, k_rows + kTile, is_masked);
     }
   };
-  int key = 0;
-  for (; key + kRows <= seen.all; key += kRows) turn(key, std::false_type{});
-  for (; key < seen.end; key += kRows) turn(key, std::true_type{});
+  take_turns<kRows>(seen, turn);
 
   const Destination to{a.dq, a.dq_stride, a.shape.q_tokens, a.grad_dtype, a.dq_mode};
   const auto scale = static_cast<float>(a.scale);
@@ -115,7 +113,15 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwdArgs 
 }
 
 template <class T, int kHead>
+void launch_limited_dq(const AttentionBwdArgs& a, Stream stream) {
+  using Tiles = DqTiles<T, kHead, true>;
+  launch("attention_dq: intervals", dq_kernel<T, kHead, true, true>, grid_of(a.shape, a.shape.q_tokens, Tiles::kOwned),
+         dim3(kThreads), Tiles::kBytes, stream, a, score_scale_of(a.scale));
+}
+
+template <class T, int kHead>
 void launch_dq(const AttentionBwdArgs& a, Stream stream) {
+  if (a.keys.are_limited()) return launch_limited_dq<T, kHead>(a, stream);
   // In TF32 the largest heads need too many registers if no dropout generator is between two products.
   constexpr bool kOneKernel = !kOnTensorCores<T> || (kIsTf32<T> && kHead > 64);
   visit_dropout<T, kOneKernel>(a.dropout, [&](auto dropout) {

@@ -21,7 +21,7 @@ struct ForwardTiles {
   static constexpr std::size_t kBytes = kAllRows * kPitch<T, kHead> * sizeof(T);
 };
 
-template <class T, int kHead, bool kDropout>
+template <class T, int kHead, bool kDropout, bool kLimited = false>
 __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwdArgs a, float score_scale) {
   using Tiles = ForwardTiles<T, kHead, kDropout>;
   constexpr int kRows = Tiles::kRows, kRowTiles = Tiles::kRowTiles, kTiles = kRows / 8;
@@ -30,12 +30,12 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
   T* streamed = q_tile + Tiles::kOwned * kPitch<T, kHead>;  // stage 0: keys, values; stage 1: keys, values
   const int head_size = static_cast<int>(a.shape.head_size), kv_tokens = static_cast<int>(a.shape.kv_tokens);
   const int block_row = tile_of_queries(a.causal) * Tiles::kOwned, warp_row = warp_id() * Tiles::kWarpRows;
-  const SeenKeys seen(a, block_row, Tiles::kOwned);
+  const std::conditional_t<kLimited, LimitedKeys<kRows>, SeenKeys> seen(a, block_row, Tiles::kOwned);
 
   TileCopy<T, kHead, Tiles::kOwned> q_copy(tokens_of<const T>(a.q, a.q_stride, a.shape.q_tokens, head_size), block_row,
                                            head_size);
-  TileCopy<T, kHead, kRows> k_copy(tokens_of<const T>(a.k, a.k_stride, kv_tokens, head_size), 0, head_size);
-  TileCopy<T, kHead, kRows> v_copy(tokens_of<const T>(a.v, a.v_stride, kv_tokens, head_size), 0, head_size);
+  TileCopy<T, kHead, kRows> k_copy(tokens_of<const T>(a.k, a.k_stride, kv_tokens, head_size), begin(seen), head_size);
+  TileCopy<T, kHead, kRows> v_copy(tokens_of<const T>(a.v, a.v_stride, kv_tokens, head_size), begin(seen), head_size);
   clear_padding<T, kHead>(q_tile, Tiles::kAllRows, head_size);
   q_copy.start(q_tile);
   k_copy.start(streamed);
@@ -97,9 +97,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
     }
     add_weighted_rows<kHead>(out, scores, k_tile + kTile);
   };
-  int key = 0;
-  for (; key + kRows <= seen.all; key += kRows) turn(key, std::false_type{});
-  for (; key < seen.end; key += kRows) turn(key, std::true_type{});
+  take_turns<kRows>(seen, turn);
 
   const Destination o{a.o, a.o_stride, a.shape.q_tokens, a.o_dtype, Grad::overwrite};
 #pragma unroll
@@ -112,7 +110,16 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
 }
 
 template <class T, int kHead>
+void launch_limited_forward(const AttentionFwdArgs& a, Stream stream) {
+  using Tiles = ForwardTiles<T, kHead, true>;
+  launch("attention_fwd: intervals", forward_kernel<T, kHead, true, true>,
+         grid_of(a.shape, a.shape.q_tokens, Tiles::kOwned), dim3(kThreads), Tiles::kBytes, stream, a,
+         score_scale_of(a.scale));
+}
+
+template <class T, int kHead>
 void launch_forward(const AttentionFwdArgs& a, Stream stream) {
+  if (a.keys.are_limited()) return launch_limited_forward<T, kHead>(a, stream);
   visit_dropout<T>(a.dropout, [&](auto dropout) {
     using Tiles = ForwardTiles<T, kHead, dropout()>;
     launch("attention_fwd", forward_kernel<T, kHead, dropout()>, grid_of(a.shape, a.shape.q_tokens, Tiles::kOwned),

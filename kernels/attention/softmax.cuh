@@ -19,6 +19,13 @@ struct RunningSoftmax {
     for (int half = 0; half < 2; ++half)
       if (seen.none_of(row0 + row_of(2 * half))) largest[half] = 0;
   }
+  // The same where a query may see its first key after some turns: with -inf its sum would be NaN, -inf - -inf. It is
+  // below all scores.
+  template <int kRows>
+  __device__ __forceinline__ void start(const LimitedKeys<kRows>&, int) {
+    constexpr float kBelowAll = -1e30f;
+    largest[0] = largest[1] = kBelowAll;
+  }
 
   // Turns scores into exponentials relative to the running maximum; returns the factor by which each row shrinks.
   template <int kTiles>

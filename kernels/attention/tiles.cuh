@@ -390,6 +390,13 @@ __device__ __forceinline__ float exponential(float x) {
     return exp2f(x);
 }
 
+// ---- which keys a query sees ----------------------------------------------------------------------------------------
+
+// The limits of this block's sample; may be null.
+__device__ __forceinline__ const std::int32_t* limits_of_sample(const std::int32_t* limits, std::int64_t queries) {
+  return limits == nullptr ? nullptr : limits + blockIdx.z * queries;
+}
+
 // The keys that a block's queries [first, first + count) see: each query sees all of [0, all), some see a part of [all,
 // end). There is always a first key, even if no query sees one.
 struct SeenKeys {
@@ -426,6 +433,83 @@ struct SeenKeys {
       }
   }
 };
+
+// The same where intervals of keys limit what a query sees (AttentionKeys): each of the block's queries sees all of
+// [from, all), some see a part of [begin, end). `begin` is the start of a stage of kRows keys.
+template <int kRows>
+struct LimitedKeys {
+  const std::int32_t *begins, *ends;  // of this sample; may be null
+  int diagonal, tokens, queries, first_key;
+  int begin, from, all, end;
+
+  template <class Attention>
+  __device__ __forceinline__ LimitedKeys(const Attention& a, int first, int count)
+      : begins(limits_of_sample(a.keys.begin, a.shape.q_tokens)),
+        ends(limits_of_sample(a.keys.end, a.shape.q_tokens)),
+        diagonal(static_cast<int>(attention_diagonal(a))),
+        tokens(static_cast<int>(a.shape.kv_tokens)),
+        queries(static_cast<int>(a.shape.q_tokens)),
+        first_key(static_cast<int>(a.window.keys.first)) {
+    const int last = min(first + count, queries) - 1;
+    begin = min(first_of(first), tokens - 1) / kRows * kRows;
+    from = first_of(last);
+    all = keys_of(first);
+    end = max(keys_of(last), begin + 1);
+  }
+
+  // Of a query past the last one: those of the last one.
+  __device__ __forceinline__ int first_of(int query) const {
+    return begins == nullptr ? 0 : max(begins[min(query, queries - 1)] - first_key, 0);
+  }
+  __device__ __forceinline__ int keys_of(int query) const {
+    const int seen = min(query + diagonal + 1, tokens);
+    return ends == nullptr ? seen : min(seen, ends[min(query, queries - 1)] - first_key);
+  }
+  // Whether all queries see kRows keys from `key` on.
+  __device__ __forceinline__ bool all_see(int key) const { return key >= from && key + kRows <= all; }
+
+  template <int kRowTiles, int kTiles>
+  __device__ __forceinline__ void mask(float (&scores)[kRowTiles][kTiles][4], int query, int key) const {
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m)
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = query + kTileRows * m + row_of(2 * half), first = first_of(row), seen = keys_of(row);
+#pragma unroll
+        for (int n = 0; n < kTiles; ++n)
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const int column = key + column_of(n, i);
+            if (column < first || column >= seen) scores[m][n][2 * half + i] = -INFINITY;
+          }
+      }
+  }
+};
+
+// The first key of the first turn.
+__device__ __forceinline__ int begin(const SeenKeys&) {
+  return 0;
+}
+template <int kRows>
+__device__ __forceinline__ int begin(const LimitedKeys<kRows>& seen) {
+  return seen.begin;
+}
+
+// Calls turn(key, is_masked) for kRows keys at a time: whether some of them may be hidden from a query, as a constant.
+template <int kRows, class Turn>
+__device__ __forceinline__ void take_turns(const SeenKeys& seen, const Turn& turn) {
+  int key = 0;
+  for (; key + kRows <= seen.all; key += kRows) turn(key, std::false_type{});
+  for (; key < seen.end; key += kRows) turn(key, std::true_type{});
+}
+template <int kRows, class Turn>
+__device__ __forceinline__ void take_turns(const LimitedKeys<kRows>& seen, const Turn& turn) {
+  for (int key = seen.begin; key < seen.end; key += kRows)
+    if (seen.all_see(key))
+      turn(key, std::false_type{});
+    else
+      turn(key, std::true_type{});
+}
 
 // The elements of one head's P that are kept. An element is known by its index in P of the global batch.
 //

@@ -27,6 +27,13 @@ void fill_strides(const AttentionShape& shape, Strides&... strides) {
   ((strides = strides == 0 ? attention_stride(shape) : strides), ...);
 }
 
+// The intervals of keys, of a case that has them.
+inline AttentionKeys attention_keys(const AttentionShape& s, Operands& operands) {
+  const auto keys = static_cast<double>(s.kv_tokens);
+  return {operands.optional_input("key_begin", s.batch * s.q_tokens, DType::i32, {0, 0}),
+          operands.optional_input("key_end", s.batch * s.q_tokens, DType::i32, {keys, keys})};
+}
+
 inline AttentionFwdArgs attention_fwd(AttentionFwdArgs a, Operands&& operands) {
   const AttentionShape& s = a.shape;
   fill_strides(s, a.q_stride, a.k_stride, a.v_stride, a.o_stride);
@@ -36,6 +43,7 @@ inline AttentionFwdArgs attention_fwd(AttentionFwdArgs a, Operands&& operands) {
   a.v = operands.input("v", keys * a.v_stride, a.dtype);
   a.o = operands.output("o", queries * a.o_stride, a.o_dtype);
   a.lse = operands.output("lse", queries * s.heads, accumulator_of(a.dtype));
+  a.keys = attention_keys(s, operands);
   return operands.complete(a);
 }
 
@@ -54,6 +62,7 @@ inline AttentionBwdArgs attention_bwd(AttentionBwdArgs a, Operands&& operands) {
   a.dk = operands.gradient("dk", keys * a.dk_stride, a.grad_dtype, a.dkv_mode);
   a.dv = operands.gradient("dv", keys * a.dv_stride, a.grad_dtype, a.dkv_mode);
   a.workspace = operands.workspace(attention_bwd_workspace(s, a.dtype));
+  a.keys = attention_keys(s, operands);
   return operands.complete(a);
 }
 

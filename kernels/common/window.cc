@@ -22,10 +22,14 @@ SampleWindow checked_window(const char* kernel, const SampleWindow& samples) {
 RowWindow checked_window(const char* kernel, const RowWindow& rows) {
   ISOBAR_CHECK(rows.before >= 0 && rows.tokens >= 1, kernel, ": a block of rows with ", rows.tokens,
                " tokens a sample and ", rows.before, " rows before it");
+  ISOBAR_CHECK(rows.gap >= 0 && rows.gap_at >= 0 && rows.gap_at <= rows.tokens, kernel, ": a gap of ", rows.gap,
+               " tokens before token ", rows.gap_at, " of ", rows.tokens);
   return {.before = rows.before,
           .tokens = rows.tokens,
           .samples = checked_window(kernel, rows.samples),
-          .band = checked_window(kernel, "tokens", rows.band, rows.tokens)};
+          .band = checked_window(kernel, "tokens", rows.band, rows.tokens + rows.gap),
+          .gap_at = rows.gap_at,
+          .gap = rows.gap};
 }
 
 ElementWindow checked_window(const char* kernel, const ElementWindow& window, std::int64_t n) {

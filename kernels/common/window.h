@@ -3,7 +3,7 @@
 // that it does not depend on the number of ranks. By default the block is the whole.
 //
 //   samples   rank r of R holds samples r, r + R, r + 2R, ... of a batch
-//   tokens    a band [first, first + count) of the `total` tokens of each sample
+//   tokens    a band [first, first + count) of the `total` tokens of each sample, which may have a gap
 //   heads, columns   a range of them
 //   rows      of a matrix [B·T, C], B samples of T tokens each: a range of the rows, in order, see RowWindow
 #pragma once
@@ -38,13 +38,15 @@ struct RowWindow {
   std::int64_t tokens = 1;
   SampleWindow samples = {};
   Span band = {};  // of a sample's tokens
+  // Tokens from the gap_at-th of the band on lie `gap` further on in the sample than those before them would lead to.
+  std::int64_t gap_at = 0, gap = 0;
 
   // For row `row` of the range: its sample and its token in [B, tokens].
   ISOBAR_WINDOW_FUNCTION std::int64_t sample_of(std::int64_t row) const { return (before + row) / tokens; }
   ISOBAR_WINDOW_FUNCTION std::int64_t token_of(std::int64_t row) const { return (before + row) % tokens; }
   // The row of the whole matrix with this token of this sample. band.total must be set.
   ISOBAR_WINDOW_FUNCTION std::int64_t row_at(std::int64_t sample, std::int64_t token) const {
-    return samples.at(sample) * band.total + band.first + token;
+    return samples.at(sample) * band.total + band.first + token + (token >= gap_at ? gap : 0);
   }
 };
 

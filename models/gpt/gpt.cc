@@ -34,7 +34,7 @@ std::vector<TransformerBlock> blocks_of(const GptConfig& c, const Build& build) 
 
 std::optional<Linear> head_of(const GptConfig& c, const Build& build) {
   if (c.tie_head) return {};
-  return Linear(build, {"head"}, {.in = c.embed, .out = c.columns, .bias = false, .init_std = c.init_std});
+  return Linear(build, {"head"}, untied_head(build, {.rows = c.columns, .width = c.embed, .init_std = c.init_std}));
 }
 
 // Of rows [B·T, C] those of the last tokens, [B, C].
@@ -50,13 +50,24 @@ double GptConfig::branch_init_std() const {
   return init_std / std::sqrt(2 * static_cast<double>(depth));
 }
 
+// Of a block: the norms, the stream twice, which is wider; queries, keys, values and outputs; the hidden channels.
+TokenHead Gpt::token_head() const {
+  return {.weight = head_ ? head_->weight() : tokens_.table(),
+          .tf32 = tf32_,
+          .kept_by_block = 6 * config_.embed + 4 * config_.heads * config_.head_size + config_.hidden};
+}
+
+std::vector<Part> Gpt::token_parts() const {
+  return config_.tokens > 0 ? stream_.chunks() : Network::token_parts();
+}
+
 Tensor Gpt::embed(const Tensor& ids, Pass& pass) const {
   return stream_.begin(positions_(tokens_(ids), pass), config_.embedding_dropout, pass);
 }
 
-Tensor Gpt::head(const Tensor& all, const Pass& pass) const {
+Tensor Gpt::logits(const Tensor& all, const Pass& pass) const {
   const Tensor y = pass.cache() == nullptr ? all : last_of_each(all, pass.samples());
-  return head_ ? (*head_)(y, pass) : tokens_.logits(y);
+  return head_ ? (*head_)(y, pass) : tokens_.logits(y, pass);
 }
 
 std::vector<Stage> Gpt::cut(bool recompute) const {
@@ -66,10 +77,8 @@ std::vector<Stage> Gpt::cut(bool recompute) const {
   for (const TransformerBlock& block : blocks_)
     stages.push_back({[&block](const Tensors& in, Pass pass) { return block(Residual::of(in), pass).list(); },
                       block.weights(), recompute});
-  stages.push_back(
-      {[this](const Tensors& in, Pass pass) { return Tensors{stream_.end(norm_(Residual::of(in)).y, pass)}; },
-       norm_.weights()});
-  stages.push_back({[this](const Tensors& in, Pass pass) { return Tensors{head(in[0], pass)}; },
+  stages.push_back({[this](const Tensors& in, Pass) { return Tensors{norm_(Residual::of(in)).y}; }, norm_.weights()});
+  stages.push_back({[this](const Tensors& in, Pass pass) { return Tensors{logits(in[0], pass)}; },
                     head_ ? head_->weights() : tokens_.weights()});
   return stages;
 }
@@ -94,12 +103,16 @@ std::unique_ptr<TensorReader> Gpt::open_weights(const std::filesystem::path& pat
 Gpt::Gpt(const GptConfig& c, const Ports& ports, const Build& build)
     : Network(ports),
       config_(c),
-      stream_(build.with_tokens(c.tokens)),
-      tokens_(build, "wte", {.rows = c.columns, .width = c.embed, .init_std = c.init_std, .is_head = c.tie_head}),
-      positions_(build, "wpe", {.rows = c.positions, .width = c.embed, .init_std = c.init_std}),
-      blocks_(blocks_of(c, build.with_tokens(c.tokens))),
-      norm_(build.with_tokens(c.tokens), "norm", c.embed, c.norm_eps, c.bias),
-      head_(head_of(c, build)),
+      tf32_(build.compute.may_use_tf32()),
+      columns_(logit_part(build, c.columns, c.pads_count ? c.columns : c.vocabulary)),
+      stream_(build.with_causal_tokens(c.tokens)),
+      tokens_(build.with_causal_tokens(c.tokens), "wte",
+              {.rows = c.columns, .width = c.embed, .init_std = c.init_std, .is_head = c.tie_head}),
+      positions_(build.with_causal_tokens(c.tokens), "wpe",
+                 {.rows = c.positions, .width = c.embed, .init_std = c.init_std}),
+      blocks_(blocks_of(c, build.with_causal_tokens(c.tokens))),
+      norm_(build.with_causal_tokens(c.tokens), "norm", c.embed, c.norm_eps, c.bias),
+      head_(head_of(c, build.with_causal_tokens(c.tokens))),
       stages_(cut(build.compute.recompute)) {}
 
 }  // namespace isobar

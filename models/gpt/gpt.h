@@ -48,7 +48,9 @@ class Gpt : public Network {
   // The embedding, each block, the last norm, the head.
   std::span<const Stage> stages() const override { return stages_; }
   const GptConfig& config() const { return config_; }
-  std::int64_t padded_columns() const override { return config_.pads_count ? 0 : config_.columns - config_.vocabulary; }
+  VocabPart logit_columns() const override { return columns_; }
+  TokenHead token_head() const override;
+  std::vector<Part> token_parts() const override;
   bool has_residual_stream() const override { return true; }
   // Of isobar, nanoGPT and Hugging Face (models/gpt/foreign_weights.h): a file, or a folder of the last one. Rows of
   // the table of tokens that a file lacks are zero.
@@ -56,10 +58,12 @@ class Gpt : public Network {
 
  private:
   Tensor embed(const Tensor& ids, Pass& pass) const;
-  Tensor head(const Tensor& y, const Pass& pass) const;
+  Tensor logits(const Tensor& y, const Pass& pass) const;
   std::vector<Stage> cut(bool recompute) const;
 
   GptConfig config_;
+  bool tf32_;
+  VocabPart columns_;  // of the logits
   ResidualStream stream_;
   TokenEmbedding tokens_;
   PositionTable positions_;

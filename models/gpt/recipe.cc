@@ -37,11 +37,9 @@ void GptRecipe::shrink() {
 
 std::unique_ptr<Network> GptRecipe::make(const Ports& ports, const Build& build) const {
   check_tokens(ports);
-  ISOBAR_CHECK(build.parallel.cp.size() == 1, "context parallel: causal attention over tokens of ",
-               build.parallel.cp.size(), " ranks is not built for GPT; use data or tensor parallel");
   GptConfig config = gpt.config(ports);
   // Ranks that share the rows of the stream must know how many a sample has; else samples may be of any length.
-  if (build.parallel.sequence) config.tokens = ports.in[0];
+  if (build.parallel.sequence || build.parallel.cp.size() > 1) config.tokens = ports.in[0];
   return std::make_unique<Gpt>(config, ports, build);
 }
 

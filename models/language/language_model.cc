@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "data/text/character_tokenizer.h"
@@ -10,7 +11,6 @@
 #include "engine/stream.h"
 #include "engine/tape.h"
 #include "kernels/common/check.h"
-#include "kernels/copy_strided.h"
 #include "models/classification/metrics.h"
 #include "models/language/metrics.h"
 #include "models/metrics_of.h"
@@ -20,38 +20,43 @@ namespace {
 
 constexpr const char* kText = "isobar.text";
 
-// Columns [first, first + count) of a matrix.
-Tensor columns_of(const Tensor& x, std::int64_t first, std::int64_t count) {
+// Columns of a matrix, in ranges that are moved by `shift`, side by side.
+Tensor columns_of(const Tensor& x, const std::vector<Part>& ranges, std::int64_t shift) {
   const std::int64_t rows = x.size(0), width = x.size(1);
+  std::int64_t count = 0;
+  for (const Part& range : ranges) count += range.size();
   Tensor y = Tensor::empty({rows, count}, x.dtype(), x.device());
-  ISOBAR_RUN(x.device(), copy_strided,
-             {.blocks = rows,
-              .length = count,
-              .source_stride = width,
-              .destination_stride = count,
-              .dtype = x.dtype(),
-              .source = x.data_as<std::int32_t>() + first,
-              .destination = y.data()},
-             current_stream());
+  std::int64_t before = 0;
+  for (const Part& range : ranges) {
+    copy_strided(y, {before, count}, x, {range.begin + shift, width}, rows, range.size());
+    before += range.size();
+  }
   return y;
 }
 
-// Samples whose documents do not see each other, or whose positions begin anew in each: no kernel computes them.
-void refuse_document_samples(const Batch& batch) {
-  for (const auto& [tensor, option] :
-       {std::pair("key_begin", "reset_attention_mask"), std::pair("position", "reset_position_ids")})
-    ISOBAR_CHECK(!batch.contains(tensor), "the samples have \"", tensor, "\" (", option,
-                 "): attention and positions of a language model are those of whole samples");
+bool is_whole(const std::vector<Part>& tokens, const TextInfo& info) {
+  return tokens == std::vector{Part{0, info.seq_length}};
 }
 
-Tensor inputs_of(const Batch& batch, const TextInfo& info) {
-  refuse_document_samples(batch);
-  return columns_of(samples_of(batch, "tokens", {info.seq_length + 1}), 0, info.seq_length);
+// Of these tokens of each sample.
+Tensor inputs_of(const Batch& batch, const TextInfo& info, const std::vector<Part>& tokens) {
+  return columns_of(samples_of(batch, "tokens", {info.seq_length + 1}), tokens, 0);
 }
 
-Tensor targets_of(const Batch& batch, const TextInfo& info) {
-  if (batch.contains("target")) return samples_of(batch, "target", {info.seq_length});
-  return columns_of(samples_of(batch, "tokens", {info.seq_length + 1}), 1, info.seq_length);
+Tensor targets_of(const Batch& batch, const TextInfo& info, const std::vector<Part>& tokens) {
+  if (!batch.contains("target")) return columns_of(samples_of(batch, "tokens", {info.seq_length + 1}), tokens, 1);
+  const Tensor all = samples_of(batch, "target", {info.seq_length});
+  return is_whole(tokens, info) ? all : columns_of(all, tokens, 0);
+}
+
+// Where the tokens stand, of samples whose documents do not see each other, or whose positions begin anew in each.
+TokenPlaces places_of(const Batch& batch, const TextInfo& info, const std::vector<Part>& tokens) {
+  TokenPlaces places;
+  if (batch.contains("key_begin")) places.key_begin = samples_of(batch, "key_begin", {info.seq_length});
+  if (!batch.contains("position")) return places;
+  const Tensor all = samples_of(batch, "position", {info.seq_length});
+  places.position = is_whole(tokens, info) ? all : columns_of(all, tokens, 0);
+  return places;
 }
 
 }  // namespace
@@ -75,19 +80,49 @@ Ports language_ports(const TextInfo& info) {
 LanguageModel::LanguageModel(const std::shared_ptr<const NetworkRecipe>& network, const ComputeOptions& compute,
                              const TextInfo& info, Device device, const Parallel& parallel)
     : info_(info),
+      parallel_(parallel),
       parameters_(std::make_unique<Parameters>()),
       network_(make_network(*network, language_ports(info), {*parameters_, compute, parallel})) {
   compute.allocate(*parameters_, device, parallel.bucket_plan());
 }
 
+Tensor LanguageModel::logits_of(const Batch& batch, const Pass& pass) const {
+  const std::vector<Part> tokens = network_->token_parts();
+  return logits(inputs_of(batch, info_, tokens), pass.over(places_of(batch, info_, tokens)));
+}
+
+std::int64_t LanguageModel::rows_at_a_time(std::int64_t rows) const {
+  if (info_.loss_rows) return std::min(*info_.loss_rows, rows);
+  const std::int64_t of_two_blocks = 2 * network_->token_head().kept_by_block * rows;
+  const std::int64_t fitting = of_two_blocks / network_->logit_columns().own.size();
+  return fitting >= rows ? 0 : std::max<std::int64_t>(fitting, 1);
+}
+
+// The stages before the last one, whose product the loss makes.
+Tensor LanguageModel::loss_in_parts(const Batch& batch, const Pass& pass, std::int64_t rows_at_a_time) const {
+  const std::vector<Part> tokens = network_->token_parts();
+  const Tensor ids = inputs_of(batch, info_, tokens), targets = targets_of(batch, info_, tokens);
+  const std::span<const Stage> stages = network_->stages();
+  const Tensor x = run_stages(stages.first(stages.size() - 1), {ids},
+                              pass.over(places_of(batch, info_, tokens)).over(ids.size(0)))[0];
+  const TokenHead head = network_->token_head();
+  return vocab_head_loss(x, ids.numel(), head.weight, targets,
+                         {.rows_at_a_time = rows_at_a_time, .ignore = kIgnoredLabel, .tf32 = head.tf32},
+                         network_->logit_columns(), parallel_);
+}
+
 Tensor LanguageModel::loss(const Batch& batch, const Pass& pass) const {
-  return cross_entropy(logits(inputs_of(batch, info_), pass), targets_of(batch, info_), kIgnoredLabel,
-                       network_->padded_columns());
+  std::int64_t tokens = 0;
+  for (const Part& part : network_->token_parts()) tokens += part.size();
+  if (const std::int64_t some = rows_at_a_time(batch_size(batch) * tokens); some > 0)
+    return loss_in_parts(batch, pass, some);
+  return vocab_cross_entropy(logits_of(batch, pass), targets_of(batch, info_, network_->token_parts()), kIgnoredLabel,
+                             network_->logit_columns(), {.columns = parallel_.tp, .rows = parallel_.cp});
 }
 
 double LanguageModel::weight(const Batch& batch) const {
   if (counts_samples()) return Task::weight(batch);
-  const Tensor targets = targets_of(batch, info_);
+  const Tensor targets = targets_of(batch, info_, {{0, info_.seq_length}});
   if (!holds_values(targets.device())) return static_cast<double>(targets.numel());
   const std::vector<std::int32_t> ids = int_values(targets);
   return static_cast<double>(std::ssize(ids) - std::ranges::count(ids, kIgnoredLabel));
@@ -99,11 +134,18 @@ std::unique_ptr<Metrics> LanguageModel::metrics() const {
 
 void LanguageModel::score(const Batch& batch, Metrics& metrics) const {
   const TapeScope off(nullptr);
-  const Tensor targets = targets_of(batch, info_);
+  const Tensor targets = targets_of(batch, info_, network_->token_parts());
   const ClassPredictions predictions =
-      class_predictions(logits(inputs_of(batch, info_)), targets, network_->padded_columns());
-  metrics_of<LanguageMetrics>(metrics).add(predictions.row_loss.to_vector(), int_values(predictions.prediction),
-                                           int_values(targets));
+      vocab_predictions(logits_of(batch, {}), targets, network_->logit_columns(), parallel_.tp);
+  const auto add_to = [&](LanguageMetrics& sums) {
+    sums.add(predictions.row_loss.to_vector(), int_values(predictions.prediction), int_values(targets));
+  };
+  auto& all = metrics_of<LanguageMetrics>(metrics);
+  if (parallel_.cp.size() == 1) return add_to(all);
+  LanguageMetrics own(info_.bytes);
+  add_to(own);
+  parallel_.cp.all_reduce(own.sums().front());
+  all.add(own);
 }
 
 Settings text_settings(const TextInfo& info) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,11 +19,15 @@ namespace isobar {
 // Facts about the text that the data determine.
 struct TextInfo {
   std::int64_t vocabulary = 0, seq_length = 0;
-  std::string tokenizer = {};    // "characters"
-  std::string fingerprint = {};  // of the tokenizer
-  std::string characters = {};   // the table of the tokenizer `characters`, else empty
-  std::string trained_on = {};   // checksum of the tokens of the training set
-  bool ignores_targets = false;  // whether training samples have targets that do not count
+  std::string tokenizer = {};                               // "characters"
+  std::string fingerprint = {};                             // of the tokenizer
+  std::string characters = {};                              // the table of the tokenizer `characters`, else empty
+  std::string trained_on = {};                              // checksum of the tokens of the training set
+  bool ignores_targets = false;                             // whether training samples have targets that do not count
+  bool resets_positions = false, resets_attention = false;  // whether they have "position", "key_begin"
+  // How many rows of logits a training pass makes at a time; 0: all, which are kept; null: as many as take the memory
+  // of two blocks, all if that is enough.
+  std::optional<std::int64_t> loss_rows = {};
   std::shared_ptr<const std::vector<std::int64_t>> bytes = {};  // of the text of each token; null: unknown
 };
 
@@ -41,7 +46,7 @@ class LanguageModel : public Task {
                 const TextInfo& info, Device device, const Parallel& parallel = Parallel::alone());
 
   // Ids [B, T] i32, of any T that the network takes -> logits [B·T, columns], in the activation's dtype. The first
-  // columns are those of the vocabulary.
+  // columns are those of the vocabulary; a tensor-parallel rank has some of the columns (Network::logit_columns).
   Tensor logits(const Tensor& ids, const Pass& pass = {}) const { return (*network_)(ids, pass); }
   const TextInfo& info() const { return info_; }
 
@@ -49,8 +54,8 @@ class LanguageModel : public Task {
   Parameters& parameters() override { return *parameters_; }
   const Parameters& parameters() const override { return *parameters_; }
   // A batch has "tokens" [B, T + 1] i32: the inputs are the first T, the targets the last T. If it has "target" [B, T],
-  // these are the targets, and kIgnoredLabel does not count. Error for samples with "key_begin" or "position"
-  // (data/text/token_samples.h), which no kernel computes.
+  // these are the targets, and kIgnoredLabel does not count. If it has "key_begin" [B, T], a token sees none before
+  // that one; if it has "position" [B, T], these are the tokens' positions (data/text/token_samples.h).
   Tensor loss(const Batch& batch, const Pass& pass) const override;
   // The number of targets that count; on the device meta, where they have no values, all of them.
   double weight(const Batch& batch) const override;
@@ -64,7 +69,14 @@ class LanguageModel : public Task {
   }
 
  private:
+  // Of this rank's tokens of the batch.
+  Tensor logits_of(const Batch& batch, const Pass& pass) const;
+  // rows: of logits, of this rank.
+  std::int64_t rows_at_a_time(std::int64_t rows) const;
+  Tensor loss_in_parts(const Batch& batch, const Pass& pass, std::int64_t rows_at_a_time) const;
+
   TextInfo info_;
+  const Parallel& parallel_;
   std::unique_ptr<Parameters> parameters_;  // the network refers to it
   std::unique_ptr<Network> network_;
 };

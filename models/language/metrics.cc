@@ -26,6 +26,10 @@ void LanguageMetrics::add(const std::vector<double>& losses, const std::vector<s
   }
 }
 
+void LanguageMetrics::add(const LanguageMetrics& other) {
+  for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += other.sums_[i];
+}
+
 double LanguageMetrics::perplexity() const {
   return std::exp(loss());
 }

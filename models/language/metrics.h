@@ -23,6 +23,9 @@ class LanguageMetrics : public Metrics {
   void add(const std::vector<double>& losses, const std::vector<std::int32_t>& predictions,
            const std::vector<std::int32_t>& targets);
 
+  // Adds what others have added up.
+  void add(const LanguageMetrics& other);
+
   void begin() override { sums_ = {0, 0, 0, 0}; }
   std::vector<std::span<double>> sums() override { return {sums_}; }
   double loss() const override { return sums_[0] / sums_[1]; }

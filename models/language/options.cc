@@ -1,5 +1,7 @@
 #include "models/language/options.h"
 
+#include <utility>
+
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -57,6 +59,9 @@ KeyTable TextOptions::keys() {
        key("data_seed", data_seed, "decides the order of token files; the same in Megatron-LM (its seed)")
            .within(0, kMaxDataSeed),
        key("eod_mask_loss", eod_mask_loss, "of token files: the token behind the end of a document is no target"),
+       key("reset_position_ids", reset_position_ids,
+           "of token files: positions begin at 0 behind the end of a document"),
+       key("reset_attention_mask", reset_attention_mask, "of token files: a token sees those of its own document only"),
        key("tokenizer", tokenizer,
            "how text becomes tokens: characters (those of text_path, sorted; of token files, those of "
            "tokenizer_model), "
@@ -71,7 +76,12 @@ KeyTable TextOptions::keys() {
        key("seq_length", seq_length, "tokens of a sample")
            .within(1, kMaxTokensOfSample)
            .also_called({"sequencelength", "contextlength", "blocksize"}),
-       key("vocab_size", vocab_size, "number of tokens; null: as many as the tokenizer has").within(1, kMaxVocabulary)},
+       key("vocab_size", vocab_size, "number of tokens; null: as many as the tokenizer has").within(1, kMaxVocabulary),
+       key("loss_rows", loss_rows,
+           "tokens whose logits a training pass makes at a time; 0: all at once, and keeps them; null: as many as take "
+           "the memory of two blocks")
+           .within(0, kMaxTextSamples)
+           .free_on_resume()},
       [this](const KeyOrigins& origins) {
         const bool is_gpt2 = tokenizer == TokenizerKind::gpt2_bpe;
         ISOBAR_CHECK(!is_gpt2 || (!vocab_file.empty() && !merge_file.empty()), origins.where("tokenizer"),
@@ -93,8 +103,10 @@ void TextOptions::check_sources(const KeyOrigins& origins) const {
   ISOBAR_CHECK(!reads_token_files() || (valid_text_path.empty() && test_text_path.empty()),
                origins.where(valid_text_path.empty() ? "test_text_path" : "valid_text_path"),
                " means nothing to token files, which have their own sets");
-  ISOBAR_CHECK(reads_token_files() || !eod_mask_loss, origins.where("eod_mask_loss"),
-               " needs token files; a text has no documents");
+  for (const auto& [name, is_set] :
+       {std::pair("eod_mask_loss", eod_mask_loss), std::pair("reset_position_ids", reset_position_ids),
+        std::pair("reset_attention_mask", reset_attention_mask)})
+    ISOBAR_CHECK(reads_token_files() || !is_set, origins.where(name), " needs token files; a text has no documents");
   const bool needs_table = reads_token_files() && tokenizer == TokenizerKind::characters;
   ISOBAR_CHECK(!needs_table || !tokenizer_model.empty(), origins.where("tokenizer"),
                " characters needs tokenizer_model to read token files");

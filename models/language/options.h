@@ -35,12 +35,13 @@ struct TextOptions {
   std::optional<std::int64_t> train_samples;  // null: those of the run
   std::optional<std::int64_t> eval_iters;     // batches; null: all samples
   std::int64_t data_seed = 1234;
-  bool eod_mask_loss = false;
+  bool eod_mask_loss = false, reset_position_ids = false, reset_attention_mask = false;
 
   TokenizerKind tokenizer = TokenizerKind::characters;
   std::string vocab_file, merge_file, tokenizer_model;
   std::int64_t seq_length = 1024;
   std::optional<std::int64_t> vocab_size;
+  std::optional<std::int64_t> loss_rows;
 
   KeyTable keys();
 

@@ -18,10 +18,18 @@ namespace {
 
 constexpr std::int64_t kMostTrainSamples = (std::int64_t{1} << 32) - 3;  // data/text/sample_index.h
 
+// What samples have besides their tokens, and how their loss is made.
+void add_training_facts(const TextOptions& options, TextInfo& info) {
+  info.ignores_targets = options.eod_mask_loss;
+  info.resets_positions = options.reset_position_ids;
+  info.resets_attention = options.reset_attention_mask;
+  info.loss_rows = options.loss_rows;
+}
+
 TextInfo trained_info(const Tokenizer& tokenizer, const TextOptions& options, const std::string& trained_on) {
   TextInfo info = text_info(tokenizer, *options.vocab_size, options.seq_length);
   info.trained_on = trained_on;
-  info.ignores_targets = options.eod_mask_loss;
+  add_training_facts(options, info);
   return info;
 }
 
@@ -42,7 +50,12 @@ class LanguageOnShapes : public TaskSource {
   }
   std::vector<TensorSpec> sample_layout(const std::optional<RowBand>&) const override {
     std::vector<TensorSpec> layout{{.name = "tokens", .shape = {info_.seq_length + 1}, .dtype = DType::i32}};
-    if (info_.ignores_targets) layout.push_back({.name = "target", .shape = {info_.seq_length}, .dtype = DType::i32});
+    const auto add = [&](const char* name, bool has) {
+      if (has) layout.push_back({.name = name, .shape = {info_.seq_length}, .dtype = DType::i32});
+    };
+    add("position", info_.resets_positions);
+    add("key_begin", info_.resets_attention);
+    add("target", info_.ignores_targets);
     return layout;
   }
 
@@ -138,9 +151,9 @@ std::unique_ptr<OpenedSplit> LanguageRecipe::open_split(DataSplit split, const G
 
 std::unique_ptr<TaskSource> LanguageRecipe::on_shapes() const {
   ISOBAR_CHECK(text.vocab_size, "the number of tokens is left to the data; set vocab_size");
-  return std::make_unique<LanguageOnShapes>(
-      network_,
-      TextInfo{.vocabulary = *text.vocab_size, .seq_length = text.seq_length, .ignores_targets = text.eod_mask_loss});
+  TextInfo info{.vocabulary = *text.vocab_size, .seq_length = text.seq_length};
+  add_training_facts(text, info);
+  return std::make_unique<LanguageOnShapes>(network_, info);
 }
 
 std::unique_ptr<LanguageModel> LanguageRecipe::trained_model(const GivenWeights& weights, const ComputeOptions& compute,

@@ -99,6 +99,8 @@ LanguageSets open_token_files(const TextOptions& options, const Tokenizer& token
        .samples = samples,
        .may_lack_test = true,
        .seed = static_cast<std::uint32_t>(options.data_seed),
+       .reset_position_ids = options.reset_position_ids,
+       .reset_attention_mask = options.reset_attention_mask,
        .eod_mask_loss = options.eod_mask_loss,
        .vocabulary = tokenizer.size(),
        .eod = tokenizer.specials().eod,

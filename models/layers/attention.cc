@@ -72,7 +72,8 @@ Tensor Attention::heads(const Tensor& qkv, Pass& pass) const {
       .tf32 = tf32_,
       .dropout = pass.rate(spec_.attention_dropout),
       .key = pass.next_mask(),
-      .window = {.samples = pass.window(), .heads = {heads_.begin, spec_.heads}, .queries = {}, .keys = {}}};
+      .window = {.samples = pass.window(), .heads = {heads_.begin, spec_.heads}, .queries = {}, .keys = {}},
+      .keys = {.begin = pass.places().key_begin}};
   if (pass.cache() != nullptr && pass.cache()->is_step())
     return pass.cache()->attend(qkv, pass.stage_number(), options);
   if (pass.cache() != nullptr) pass.cache()->keep(qkv, pass.stage_number());

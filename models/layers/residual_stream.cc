@@ -4,17 +4,24 @@
 #include "kernels/common/check.h"
 
 namespace isobar {
-namespace {
-
-Part tokens_of_rank(const Build& build) {
-  const Part units = build.parallel.over_cp(build.tokens / build.token_multiple);
-  return {units.begin * build.token_multiple, units.end * build.token_multiple};
-}
-
-}  // namespace
 
 ResidualStream::ResidualStream(const Build& build)
-    : parallel_(build.parallel), total_(build.tokens), unit_(build.token_multiple), own_(tokens_of_rank(build)) {}
+    : parallel_(build.parallel),
+      total_(build.tokens),
+      unit_(build.token_multiple),
+      zigzag_(build.zigzag),
+      chunks_(total_ > 0 ? axis_of(total_).chunks(parallel_.cp.rank()) : std::vector{Part{}}) {}
+
+ShardedAxis ResidualStream::axis_of(std::int64_t tokens) const {
+  return zigzag_ ? ShardedAxis::in_zigzag(tokens, parallel_.cp.size())
+                 : ShardedAxis(tokens, parallel_.cp.size(), unit_);
+}
+
+std::int64_t ResidualStream::tokens() const {
+  std::int64_t count = 0;
+  for (const Part& chunk : chunks_) count += chunk.size();
+  return count;
+}
 
 Tensor ResidualStream::begin(const Tensor& tokens, double p, Pass& pass) const {
   return drop(parallel_.sequence ? own_rows(tokens, parallel_.tp) : tokens, p, pass);
@@ -28,21 +35,24 @@ std::int64_t ResidualStream::rows_within(const Tensor& x, const Pass& pass) cons
   const bool is_split = parallel_.cp.size() > 1 || (parallel_.sequence && parallel_.tp.size() > 1);
   ISOBAR_CHECK(total_ > 0 || !is_split,
                "a network whose samples are split over ranks must say how many tokens they have");
-  ISOBAR_CHECK(own_.size() > 0 || total_ == 0, "context parallel: ", total_, " tokens in units of ", unit_,
+  ISOBAR_CHECK(tokens() > 0 || total_ == 0, "context parallel: ", total_, " tokens in units of ", unit_,
                " are fewer units than the ", parallel_.cp.size(), " ranks");
   return total_ > 0 ? pass.samples() * tokens() : x.size(0);
 }
 
 ShardedAxis ResidualStream::axis(const Tensor& x, const Pass& pass) const {
-  return {total_ > 0 ? total_ : x.size(0) / pass.samples(), parallel_.cp.size(), unit_};
+  return axis_of(total_ > 0 ? total_ : x.size(0) / pass.samples());
 }
 
 RowWindow ResidualStream::window(const Tensor& x, const Pass& pass, bool within) const {
   const std::int64_t rows = rows_within(x, pass);
+  const Part &first = chunks_.front(), &last = chunks_.back();
   return {.before = !within && parallel_.sequence ? parallel_.over_tp(rows).begin : 0,
           .tokens = rows / pass.samples(),
           .samples = pass.window(),
-          .band = {own_.begin, total_}};
+          .band = {first.begin, total_},
+          .gap_at = chunks_.size() > 1 ? first.size() : 0,
+          .gap = chunks_.size() > 1 ? last.begin - first.end : 0};
 }
 
 Tensor ResidualStream::drop(const Tensor& x, double p, Pass& pass) const {

@@ -2,7 +2,7 @@
 // class knows which rows a rank has.
 //
 //   data parallel      some of the samples
-//   context parallel   a range of the tokens of each sample (Build::token_multiple)
+//   context parallel   a range of the tokens of each sample (Build::token_multiple), or two (Build::zigzag)
 //   sequence parallel  between branches a contiguous range of the remaining rows; within a branch all of them, while
 //                      each tensor-parallel rank has some of the heads or hidden channels
 //
@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "comm/sharded_axis.h"
 #include "models/build.h"
@@ -31,8 +32,9 @@ struct Residual {
 
 class ResidualStream {
  public:
-  // For build.tokens tokens per sample, split by build.parallel. Error in the functions below if a context-parallel
-  // rank has no tokens, or if samples are split but build.tokens is unknown.
+  // For build.tokens tokens per sample, split by build.parallel. Error if there are fewer tokens than chunks in
+  // zig-zag; in the functions below if a context-parallel rank has no tokens, or if samples are split but build.tokens
+  // is unknown.
   explicit ResidualStream(const Build& build);
 
   // Start of the stream: [B·T, C] of all tokens of this rank -> this rank's rows, with dropout at rate p.
@@ -48,17 +50,21 @@ class ResidualStream {
 
   // B·T: the number of rows that a branch computes.
   std::int64_t rows_within(const Tensor& x, const Pass& pass) const;
-  std::int64_t tokens() const { return own_.size(); }  // of a sample, on this rank; 0: unknown
-  std::int64_t first_token() const { return own_.begin; }
+  std::int64_t tokens() const;  // of a sample, on this rank; 0: unknown
+  std::int64_t first_token() const { return chunks_.front().begin; }
+  // The tokens of a sample that this rank has, ascending: one range or two. An empty one: unknown.
+  const std::vector<Part>& chunks() const { return chunks_; }
   // T of a whole sample and its split over ranks, for x [rows, C].
   ShardedAxis axis(const Tensor& x, const Pass& pass) const;
 
  private:
   RowWindow window(const Tensor& x, const Pass& pass, bool within) const;
+  ShardedAxis axis_of(std::int64_t tokens) const;
 
   const Parallel& parallel_;
   std::int64_t total_, unit_;
-  Part own_;  // tokens of a sample
+  bool zigzag_;
+  std::vector<Part> chunks_;
 };
 
 }  // namespace isobar

@@ -1,13 +1,16 @@
 // Attention whose tokens are dealt over ranks, beside the serial op: every form, ragged bands, several samples, masks.
 #include "comm/context_attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <vector>
 
+#include "comm/parallel.h"
 #include "comm/thread_ranks.h"
 #include "engine/tape.h"
+#include "kernels/common/cost_account.h"
 #include "kernels/cuda/runtime.h"
 #include "tests/harness/findings.h"
 #include "tests/harness/testing.h"
@@ -25,13 +28,16 @@ constexpr ContextForm kForms[] = {ContextForm::all_to_all, ContextForm::gather, 
 struct Problem {
   std::int64_t batch = 2, heads = 8, head_size = 8, rows = 9, row = 5;
   float dropout = 0;
-  bool causal = false;
+  bool causal = false, zigzag = false;
+  bool packed = false;  // samples are documents of 7 tokens, which do not see each other
   DType dtype = DType::fp64;
   Device device = {};
 
   std::int64_t embed() const { return heads * head_size; }
   std::int64_t tokens() const { return rows * row; }
-  ShardedAxis axis(int ranks) const { return {tokens(), ranks, row}; }
+  ShardedAxis axis(int ranks) const {
+    return zigzag ? ShardedAxis::in_zigzag(tokens(), ranks) : ShardedAxis(tokens(), ranks, row);
+  }
   // Of a rank that has the third of four parts of a batch, and heads 2 to 9 of 12.
   AttentionOptions options() const {
     return {.batch = batch,
@@ -40,7 +46,15 @@ struct Problem {
             .causal = causal,
             .dropout = dropout,
             .key = {7, 8},
-            .window = {.samples = {2, 4}, .heads = {2, heads + 4}}};
+            .window = {.samples = {2, 4}, .heads = {2, heads + 4}},
+            .keys = {.begin = packed ? document_begins() : Tensor()}};
+  }
+  Tensor document_begins() const {
+    std::vector<double> begins;
+    for (std::int64_t i = 0; i < batch * tokens(); ++i) begins.push_back(static_cast<double>(i % tokens() / 7 * 7));
+    Tensor limits = Tensor::empty({batch, tokens()}, DType::i32, device);
+    limits.set_values(begins);
+    return limits;
   }
 };
 
@@ -51,14 +65,15 @@ Values waves(std::int64_t n, double frequency) {
   return values;
 }
 
-// Tokens [first, first + count) of every sample of [batch, tokens, width].
+// A rank's tokens of every sample of [batch, tokens, width].
 Values band_of(const Values& whole, std::int64_t batch, const ShardedAxis& axis, int rank) {
   const std::int64_t width = std::ssize(whole) / batch / axis.total();
   Values band;
-  for (std::int64_t b = 0; b < batch; ++b) {
-    const auto from = whole.begin() + (b * axis.total() + axis.first(rank)) * width;
-    band.insert(band.end(), from, from + axis.count(rank) * width);
-  }
+  for (std::int64_t b = 0; b < batch; ++b)
+    for (const Part& chunk : axis.chunks(rank)) {
+      const auto from = whole.begin() + (b * axis.total() + chunk.begin) * width;
+      band.insert(band.end(), from, from + chunk.size() * width);
+    }
   return band;
 }
 
@@ -180,12 +195,72 @@ TEST_CASE("context attention: causal, with parts of the keys that lie behind all
   }
 }
 
+// Ragged chunks, tokens that the ranks do not divide, several samples, masks drawn for the whole.
+TEST_CASE("context attention: causal in zig-zag gives the serial op's outputs and gradients", "[context]") {
+  for (const Problem& problem :
+       {Problem{.causal = true, .zigzag = true}, Problem{.batch = 1, .dropout = 0.25, .causal = true, .zigzag = true},
+        Problem{.batch = 3, .rows = 17, .row = 1, .dropout = 0.25, .causal = true, .zigzag = true},
+        Problem{.rows = 16, .row = 1, .causal = true, .zigzag = true},
+        Problem{.causal = true, .zigzag = true, .packed = true},
+        Problem{.dropout = 0.25, .causal = true, .packed = true}}) {
+    const AttentionPass serial = run(problem, ContextForm::automatic, {});
+    for (const int ranks : {2, 3, 4, 8}) {
+      Findings findings;
+      run_ranks({.ranks = ranks}, [&](const Communicator& world) {
+        for (const ContextForm form : kForms) {
+          const AttentionPass pass = run(problem, form, world);
+          compare(problem, serial, pass, world, 1e-14, concat(name_of_enum(form), " in zig-zag"), findings);
+          const AttentionPass repeated = run(problem, form, world, /*again=*/true);
+          findings.expect(repeated.o == pass.o && repeated.dqkv == pass.dqkv, "recomputed: other bits");
+        }
+      });
+      CHECK(findings.wrong() == "");
+    }
+  }
+}
+
+// The pairs of a query and a key that a rank computes are those that its queries see; and each rank has the mean of all
+// ranks, but for the keys of one query where the tokens do not divide.
+TEST_CASE("context attention: in zig-zag all ranks have the same number of pairs", "[context]") {
+  for (const std::int64_t tokens : {16, 17, 31, 64, 100, 1023, 1024})
+    for (const int ranks : {2, 3, 4, 8}) {
+      const ShardedAxis axis = ShardedAxis::in_zigzag(tokens, ranks);
+      std::vector<std::int64_t> pairs;
+      std::vector<bool> seen(static_cast<std::size_t>(tokens));
+      for (int r = 0; r < ranks; ++r) {
+        pairs.push_back(0);
+        for (const Part& chunk : axis.chunks(r))
+          for (std::int64_t t = chunk.begin; t < chunk.end; ++t) {
+            pairs.back() += t + 1;
+            CHECK_FALSE(seen[static_cast<std::size_t>(t)]);
+            seen[static_cast<std::size_t>(t)] = true;
+          }
+      }
+      INFO(tokens << " tokens, " << ranks << " ranks");
+      CHECK(std::ranges::count(seen, false) == 0);
+      for (const std::int64_t mine : pairs)
+        CHECK(std::abs(mine * ranks - tokens * (tokens + 1) / 2) <= (tokens % (2 * ranks) == 0 ? 0 : tokens * ranks));
+      const Problem problem{.batch = 1, .rows = tokens, .row = 1, .causal = true, .zigzag = true};
+      for (int r = 0; r < ranks; ++r)
+        for (const ContextForm form : {ContextForm::gather, ContextForm::ring}) {
+          const Parallel parallel = Parallel::imagined(r, {.cp = ranks}, "tp-cp-dp");
+          const Tensor qkv = Tensor::zeros({axis.count(r), 3 * problem.embed()}, DType::fp64, Device{DeviceKind::meta});
+          const CostAccount account;
+          context_attention(qkv, problem.options(), axis, parallel.cp, form);
+          const double counted = account.kernels().at("attention_fwd").cost.flops;
+          CHECK(counted == 4.0 * static_cast<double>(problem.embed() * pairs[static_cast<std::size_t>(r)]));
+        }
+    }
+}
+
 TEST_CASE("context attention: which form runs, and what is refused", "[context]") {
   CHECK(form_of(ContextForm::automatic, 8, 8) == ContextForm::all_to_all);
   CHECK(form_of(ContextForm::automatic, 7, 8) == ContextForm::gather);
   CHECK(form_of(ContextForm::ring, 8, 2) == ContextForm::ring);
   CHECK_THROWS_WITH(form_of(ContextForm::all_to_all, 2, 3),
                     "context form all-to-all deals 2 heads over 3 ranks, of which each needs one; use gather or ring");
+  CHECK_THROWS_WITH(ShardedAxis::in_zigzag(7, 4),
+                    "a dealt axis: 7 indices in zig-zag over 4 ranks are fewer than the 8 chunks");
   CHECK_THROWS_WITH(ShardedAxis(45, 4, 2), "a dealt axis: 45 indices are no whole units of 2");
   CHECK_THROWS_WITH(run_ranks({.ranks = 2},
                               [](const Communicator& world) {

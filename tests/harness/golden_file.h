@@ -23,6 +23,7 @@ class Golden {
     copy_elements(tensor, DType::fp64, reinterpret_cast<std::byte*>(out.data()));
     return out;
   }
+  bool has(const std::string& name) const { return file_.find(name) != nullptr; }
   std::vector<float> floats(const std::string& name) const {
     const std::vector<double> wide = values(name);
     return {wide.begin(), wide.end()};

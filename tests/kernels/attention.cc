@@ -1,11 +1,12 @@
 // attention: forward and backward against the formulas, at every head size, at token counts around the blocks, with
 // strides, dropout, scores that grow or lie far from zero, and NaN; gradients by finite differences. Blocks of a whole:
-// their masks, and keys that come in parts. Causal, with queries that see no key of a block. In TF32 where that is
-// asked for, and nowhere else.
+// their masks, and keys that come in parts. Intervals of keys. Causal, with queries that see no key of a block. In TF32
+// where that is asked for, and nowhere else.
 #include "kernels/cases/attention.h"
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "kernels/common/check.h"
@@ -25,9 +26,10 @@ struct Case {
   bool causal = false, tf32 = false;
   AttentionWindow window = {};
   AttentionDropout dropout = {};
-  std::int64_t gap = 0;  // elements between the heads of neighbouring tokens
-  bool wide = false;     // o and the gradients in the accumulator's type
-  bool adds = false;     // the gradients are added to what is there
+  std::int64_t gap = 0;                 // elements between the heads of neighbouring tokens
+  bool wide = false;                    // o and the gradients in the accumulator's type
+  bool adds = false;                    // the gradients are added to what is there
+  Values key_begin = {}, key_end = {};  // [B, Tq], of the whole; empty: not given
 
   std::int64_t stride() const { return shape.heads * shape.head_size + gap; }
   std::int64_t pairs() const { return shape.batch * shape.heads; }
@@ -109,8 +111,16 @@ Real in_tf32(Arithmetic<Real> math, Real value) {
   return math.is_oracle ? value : static_cast<Real>(testing::in_tf32(static_cast<float>(value)));
 }
 
-bool is_seen(const Case& a, std::int64_t i, std::int64_t j) {
-  return !a.causal || a.window.keys.first + j <= a.window.queries.first + i;
+bool is_seen(const Case& a, std::int64_t pair, std::int64_t i, std::int64_t j) {
+  const std::int64_t key = a.window.keys.first + j, query = pair / a.shape.heads * a.shape.q_tokens + i;
+  if (a.key_begin.size() > 0 && static_cast<double>(key) < a.key_begin[query]) return false;
+  if (a.key_end.size() > 0 && static_cast<double>(key) >= a.key_end[query]) return false;
+  return !a.causal || key <= a.window.queries.first + i;
+}
+bool sees_any(const Case& a, std::int64_t pair, std::int64_t i) {
+  for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j)
+    if (is_seen(a, pair, i, j)) return true;
+  return false;
 }
 
 // Those of keys that the query does not see are -inf.
@@ -122,7 +132,7 @@ std::vector<Real> scores_of(Arithmetic<Real> math, const Case& a, const Inputs& 
   };
   std::vector<Real> scores;
   for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j) {
-    if (!is_seen(a, i, j)) {
+    if (!is_seen(a, pair, i, j)) {
       scores.push_back(-std::numeric_limits<Real>::infinity());
       continue;
     }
@@ -146,7 +156,7 @@ std::array<std::vector<Real>, 2> naive_fwd(Arithmetic<Real> math, const Case& a,
   for (std::int64_t pair = 0; pair < a.pairs(); ++pair)
     for (std::int64_t i = 0; i < a.shape.q_tokens; ++i) {
       std::vector<Real> p = scores_of(math, a, x, pair, i, rounds_p);
-      const bool sees_one = is_seen(a, i, 0);
+      const bool sees_one = sees_any(a, pair, i);
       const Real most = sees_one ? *std::max_element(p.begin(), p.end()) : Real{0};
       Real sum = 0;
       for (Real& value : p) sum += value = std::exp(value - most);
@@ -196,7 +206,8 @@ std::array<std::vector<Real>, 3> naive_bwd(Arithmetic<Real> math, const Case& a,
       Real delta = 0;
       for (std::int64_t c = a.shape.head_size; c-- > 0;)  // another order than dP: else they cancel exactly at Tk = 1
         delta += static_cast<Real>(x.d_o.v[q_at(i, c)]) * static_cast<Real>(o.v[q_at(i, c)]);
-      for (std::int64_t j = 0; j < a.shape.kv_tokens && is_seen(a, i, j); ++j) {
+      for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j) {
+        if (!is_seen(a, pair, i, j)) continue;
         const Real p =
             std::exp(scores[static_cast<std::size_t>(j)] - static_cast<Real>(lse[pair * a.shape.q_tokens + i]));
         const Real keep = static_cast<Real>(keep_factor(a, pair, i, j));
@@ -216,6 +227,13 @@ std::array<std::vector<Real>, 3> naive_bwd(Arithmetic<Real> math, const Case& a,
   return out;
 }
 
+std::vector<Given> given_keys(const Case& a) {
+  std::vector<Given> given;
+  if (a.key_begin.size() > 0) given.push_back({"key_begin", a.key_begin});
+  if (a.key_end.size() > 0) given.push_back({"key_end", a.key_end});
+  return given;
+}
+
 AttentionFwdArgs forward_arguments(const Case& a, const Inputs& x, Workbench& bench) {
   return cases::attention_fwd({.shape = a.shape,
                                .dtype = a.dtype,
@@ -229,13 +247,15 @@ AttentionFwdArgs forward_arguments(const Case& a, const Inputs& x, Workbench& be
                                .k_stride = a.stride(),
                                .v_stride = a.stride(),
                                .o_stride = a.stride()},
-                              bench.operands({{"q", x.q}, {"k", x.k}, {"v", x.v}}));
+                              bench.operands({{"q", x.q}, {"k", x.k}, {"v", x.v}}, given_keys(a)));
 }
 
 // `gradients`: what dq, dk and dv are added to, or where they lie.
 AttentionBwdArgs backward_arguments(const Case& a, const Inputs& x, const Values& o, const Values& lse,
                                     Workbench& bench, const std::vector<Given>& gradients = {}) {
   const Grad mode = a.adds ? Grad::accumulate : Grad::overwrite;
+  std::vector<Given> more = gradients;
+  for (const Given& keys : given_keys(a)) more.push_back(keys);
   return cases::attention_bwd(
       {.shape = a.shape,
        .dtype = a.dtype,
@@ -256,7 +276,7 @@ AttentionBwdArgs backward_arguments(const Case& a, const Inputs& x, const Values
        .dv_stride = a.stride(),
        .dq_mode = mode,
        .dkv_mode = mode},
-      bench.operands({{"q", x.q}, {"k", x.k}, {"v", x.v}, {"o", o}, {"lse", lse}, {"d_o", x.d_o}}, gradients));
+      bench.operands({{"q", x.q}, {"k", x.k}, {"v", x.v}, {"o", o}, {"lse", lse}, {"d_o", x.d_o}}, more));
 }
 
 struct Outputs {
@@ -278,7 +298,8 @@ void run(const Case& a, const Inputs& x, const std::vector<DeviceKind>& devices 
                         << a.shape.kv_tokens << " HS " << a.shape.head_size << " dropout " << a.dropout.p << " gap "
                         << a.gap << (a.causal ? ", causal, first query " : ", first query ") << a.window.queries.first
                         << ", first key " << a.window.keys.first << (a.tf32 ? ", tf32" : "") << (a.wide ? ", wide" : "")
-                        << (a.adds ? ", adds" : ""));
+                        << (a.adds ? ", adds" : "") << (a.key_begin.size() > 0 ? ", begins" : "")
+                        << (a.key_end.size() > 0 ? ", ends" : ""));
   auto fwd = expected_by<bool>(
       [&](bool rounds_p) { return expected(a.dtype, [&](auto math) { return naive_fwd(math, a, x, rounds_p); }); });
   const std::vector<DeviceKind> here = wanted_devices(devices);
@@ -426,6 +447,99 @@ TEST_CASE("attention that is causal, where the scores and the values that are no
     for (std::int64_t t = 90; t < 140; ++t) x.v[keys(a).at(0, t, 3)] = round_to(1e36, dtype);  // no query sees these
     run(a, x, devices);
   }
+}
+
+namespace {
+
+// Of queries in documents of these lengths, one sample after the other: the first token of a query's document.
+Values begins_of(const std::vector<std::vector<std::int64_t>>& samples) {
+  std::vector<double> begins;
+  for (const std::vector<std::int64_t>& lengths : samples) {
+    std::int64_t begin = 0;
+    for (const std::int64_t length : lengths) {
+      begins.insert(begins.end(), static_cast<std::size_t>(length), static_cast<double>(begin));
+      begin += length;
+    }
+  }
+  return values_of(begins, DType::i32);
+}
+Values ends_of(const std::vector<std::vector<std::int64_t>>& samples) {
+  std::vector<double> ends;
+  for (const std::vector<std::int64_t>& lengths : samples) {
+    std::int64_t end = 0;
+    for (const std::int64_t length : lengths) {
+      end += length;
+      ends.insert(ends.end(), static_cast<std::size_t>(length), static_cast<double>(end));
+    }
+  }
+  return values_of(ends, DType::i32);
+}
+// For every query of every sample.
+Values limits_of(const Case& a, const std::function<std::int64_t(std::int64_t sample, std::int64_t query)>& limit) {
+  std::vector<double> limits;
+  for (std::int64_t b = 0; b < a.shape.batch; ++b)
+    for (std::int64_t i = 0; i < a.shape.q_tokens; ++i) limits.push_back(static_cast<double>(limit(b, i)));
+  return values_of(limits, DType::i32);
+}
+
+}  // namespace
+
+// Documents of one token, of a tile, around it, all in one tile, one document; each sample has its own.
+TEST_CASE("attention over packed documents") {
+  const std::vector<std::vector<std::int64_t>> documents = {
+      {1, 1, 62, 64, 65, 7}, {200}, {63, 1, 128, 8}, {3, 4, 5, 100, 88}};
+  for (const Case& shape : in_every_precision({.shape = {4, 1, 200, 200, 16}}))
+    for (const bool causal : {false, true}) {
+      Case a = shape;
+      a.causal = causal;
+      a.dropout = causal ? AttentionDropout{} : AttentionDropout{.p = 0.2f, .seed = 5, .stream = 6};
+      a.wide = causal;
+      a.key_begin = begins_of(documents);
+      if (!causal) a.key_end = ends_of(documents);
+      run(a);
+    }
+}
+
+TEST_CASE("attention over intervals of keys: lengths, windows, queries that see nothing") {
+  for (const Case& shape : in_every_precision({.shape = {2, 2, 133, 150, 24}, .gap = 8})) {
+    // The keys of a sample end where it ends, for all queries alike.
+    Case lengths = shape;
+    lengths.key_end = limits_of(shape, [](std::int64_t b, std::int64_t) { return b == 0 ? 70 : 1; });
+    run(lengths);
+    // A window of 40 keys up to the query itself; the first keys of a causal triangle are not seen.
+    Case window = shape;
+    window.causal = true;
+    window.adds = true;
+    window.key_begin = limits_of(shape, [](std::int64_t, std::int64_t i) { return std::max<std::int64_t>(0, i - 39); });
+    run(window);
+    // Queries in the middle, and all of the second sample, see nothing.
+    Case nothing = shape;
+    nothing.key_begin = limits_of(shape, [](std::int64_t, std::int64_t i) { return i < 30 ? 5 : 100; });
+    nothing.key_end = limits_of(shape, [](std::int64_t b, std::int64_t i) { return b == 1 ? 0 : i < 90 ? 67 : 149; });
+    run(nothing);
+  }
+}
+
+// The limits are those of whole samples: the keys of the call are a block of them.
+TEST_CASE("attention over intervals of keys, of blocks of a whole") {
+  for (const std::int64_t first_key : {0, 75, 180, 250})
+    for (const Case& shape : in_every_precision({.shape = {1, 2, 150, 71, 16},
+                             .causal = true,
+                             .window = {.queries = {100, 400}, .keys = {first_key, 400}},
+                             .dropout = {.p = first_key % 2 == 0 ? 0.0f : 0.25f, .seed = 5, .stream = 6}})) {
+      Case a = shape;
+      a.key_begin = limits_of(shape, [](std::int64_t, std::int64_t i) { return 100 + i < 190 ? 20 : 190; });
+      run(a);
+    }
+}
+
+TEST_CASE("attention over intervals of keys, at every head size") {
+  for (const DType dtype : {DType::fp32, DType::bf16})
+    for (const std::int64_t head_size : {8, 32, 48, 64, 80, 96, 128}) {
+      Case a{.shape = {1, 1, 90, 90, head_size}, .dtype = dtype, .causal = true};
+      a.key_begin = begins_of({{33, 57}});
+      run(a);
+    }
 }
 
 TEST_CASE("attention writes its outputs in the accumulator's type too, and adds to gradients") {

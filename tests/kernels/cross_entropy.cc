@@ -1,5 +1,5 @@
 // cross_entropy: the loss, its statistics, the predictions and the gradient against the formula and against PyTorch;
-// rows that do not count, bad labels, logits that are not finite, finite differences.
+// rows that do not count, bad labels, logits that are not finite, finite differences; in two halves over ranks.
 #include "kernels/cases/cross_entropy.h"
 
 #include <limits>
@@ -406,6 +406,221 @@ TEST_CASE("cross_entropy_bwd is the gradient of cross_entropy_fwd") {
     cpu::cross_entropy_fwd(a);
     return 1.7 * inner.read({a.loss})[0];
   });
+}
+
+// ---- in two halves --------------------------------------------------------------------------------------------------
+
+namespace {
+
+// The columns of some ranks: as many as possible alike, the padding at the end of all.
+struct Share {
+  std::int64_t first, count, padding;
+};
+std::vector<Share> shares_of(const Case& c, std::int64_t ranks) {
+  std::vector<Share> shares;
+  for (std::int64_t r = 0; r < ranks; ++r) {
+    const std::int64_t first = c.classes * r / ranks, end = c.classes * (r + 1) / ranks;
+    shares.push_back({first, end - first, std::clamp<std::int64_t>(end - c.counted_classes(), 0, end - first)});
+  }
+  return shares;
+}
+
+Values columns_of(const Case& c, const Values& matrix, const Share& share) {
+  Values own = constant_values(c.rows * share.count, c.dtype, 0);
+  for (std::int64_t row = 0; row < c.rows; ++row)
+    for (std::int64_t i = 0; i < share.count; ++i)
+      own[row * share.count + i] = matrix.v[static_cast<std::size_t>(row * c.classes + share.first + i)];
+  return own;
+}
+
+// max, sum, row_loss, loss, as an honest implementation makes them of the ranks' parts.
+template <class Real>
+std::array<std::vector<Real>, 4> naive_halves(const Case& c, const std::vector<Share>& shares) {
+  std::array<std::vector<Real>, 4> out;
+  auto& [maxima, sums, losses, mean] = out;
+  Real total = 0;
+  for (std::int64_t row = 0; row < c.rows; ++row) {
+    if (!c.counts(row)) {
+      for (auto* values : {&maxima, &sums, &losses}) values->push_back(0);
+      continue;
+    }
+    std::vector<Real> max, sum;
+    for (const Share& share : shares) {
+      Real most = std::numeric_limits<Real>::lowest(), all = 0;
+      for (std::int64_t i = 0; i < share.count - share.padding; ++i)
+        most = std::max(most, static_cast<Real>(c.logit(row, share.first + i)));
+      for (std::int64_t i = 0; i < share.count - share.padding; ++i)
+        all += std::exp(static_cast<Real>(c.logit(row, share.first + i)) - most);
+      max.push_back(most);
+      sum.push_back(all);
+    }
+    const Real most = *std::max_element(max.begin(), max.end());
+    Real all = 0;
+    for (std::size_t s = 0; s < shares.size(); ++s) all += sum[s] * std::exp(max[s] - most);
+    maxima.push_back(most);
+    sums.push_back(all);
+    losses.push_back(std::log(all) + (most - static_cast<Real>(c.logit(row, c.label(row)))));
+    total += losses.back();
+  }
+  mean = {total / static_cast<Real>(c.counted())};
+  return out;
+}
+
+// The parts of all ranks, gathered.
+struct Parts {
+  Values numbers, bests;
+};
+Parts parts_of(const Case& c, const std::vector<Share>& shares, Workbench& bench) {
+  Parts parts{constant_values(0, c.acc(), 0), constant_values(0, DType::i32, 0)};
+  for (const Share& share : shares) {
+    const CrossEntropyPartialArgs a = cases::cross_entropy_partial(
+        {.rows = c.rows,
+         .classes = share.count,
+         .padding = share.padding,
+         .columns = {share.first, c.counted_classes()},
+         .dtype = c.dtype,
+         .ignore = c.ignore},
+        bench.operands({{"logits", columns_of(c, c.logits, share)}, {"labels", c.label_values()}, {"best", true}}));
+    ISOBAR_RUN(bench.device(), cross_entropy_partial, a);
+    for (void* of : {a.max, a.sum, a.at_label}) {
+      const Values values = bench.read({of});
+      parts.numbers.v.insert(parts.numbers.v.end(), values.v.begin(), values.v.end());
+    }
+    const Values best = bench.read({a.best});
+    parts.bests.v.insert(parts.bests.v.end(), best.v.begin(), best.v.end());
+  }
+  return parts;
+}
+
+CrossEntropyJoinArgs join_arguments(const Case& c, std::size_t ranks, const Parts& parts, Workbench& bench) {
+  return cases::cross_entropy_join(
+      {.rows = c.rows, .ranks = static_cast<std::int64_t>(ranks), .dtype = c.dtype, .ignore = c.ignore},
+      bench.operands(
+          {{"labels", c.label_values()}, {"parts", parts.numbers}, {"bests", parts.bests}, {"prediction", true}}));
+}
+
+void check_halves(const Case& c, std::int64_t ranks) {
+  const std::vector<Share> shares = shares_of(c, ranks);
+  const auto [max, sum, row_loss, loss] =
+      expected(c.dtype, [&]<class Real>(Arithmetic<Real>) { return naive_halves<Real>(c, shares); });
+  INFO(name_of_case(c) << ", " << c.padding << " padded, over " << ranks << " ranks");
+  on_devices(kDevices, {c.dtype}, [&](Workbench& bench) {
+    const CrossEntropyJoinArgs a = join_arguments(c, shares.size(), parts_of(c, shares, bench), bench);
+    ISOBAR_RUN(bench.device(), cross_entropy_join, a);
+    bench.check("max", {a.max}, max);
+    bench.check("sum", {a.sum}, sum);
+    bench.check("row_loss", {a.row_loss}, row_loss);
+    bench.check_equal("prediction", {a.prediction}, naive_prediction(c));
+    const CrossEntropyFinishArgs f =
+        cases::cross_entropy_finish({.dtype = c.dtype}, bench.operands({{"sums", bench.read({a.sums})}}));
+    ISOBAR_RUN(bench.device(), cross_entropy_finish, f);
+    bench.check("loss", {f.loss}, loss);
+    bench.check_equal("counted", {f.counted}, constant_values(1, DType::i32, static_cast<double>(c.counted())));
+  });
+}
+
+}  // namespace
+
+TEST_CASE("cross_entropy in two halves follows its formula, over any number of ranks") {
+  for (DType dtype : kFloating)
+    for (const auto& [rows, classes, padding] :
+         {std::array<std::int64_t, 3>{7, 5, 0}, {7, 6, 2}, {19, 128, 63}, {13, 1030, 5}, {2, 8201, 9}}) {
+      Case c = filled({.rows = rows, .classes = classes, .dtype = dtype, .padding = padding});
+      for (std::int64_t row = 0; row < rows; ++row)
+        for (std::int64_t i = classes - padding; i < classes; ++i) c.logits[row * classes + i] = kNaN;
+      for (const std::int64_t ranks : {1, 2, 3, 5}) check_halves(c, ranks);
+    }
+}
+
+TEST_CASE("cross_entropy in two halves has the bits of the whole where one rank has all columns") {
+  for (DType dtype : kFloating)
+    for (std::int64_t classes : {10, 1030}) {
+      const Case c = filled({13, classes, dtype});
+      on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+        const CrossEntropyFwdArgs whole = forward_arguments(c, bench);
+        ISOBAR_RUN(bench.device(), cross_entropy_fwd, whole);
+        const CrossEntropyJoinArgs a = join_arguments(c, 1, parts_of(c, shares_of(c, 1), bench), bench);
+        ISOBAR_RUN(bench.device(), cross_entropy_join, a);
+        const CrossEntropyFinishArgs f =
+            cases::cross_entropy_finish({.dtype = dtype}, bench.operands({{"sums", bench.read({a.sums})}}));
+        ISOBAR_RUN(bench.device(), cross_entropy_finish, f);
+        bench.check_equal("max", {a.max}, bench.read({whole.max}));
+        bench.check_equal("sum", {a.sum}, bench.read({whole.sum}));
+        bench.check_equal("row_loss", {a.row_loss}, bench.read({whole.row_loss}));
+        bench.check_equal("loss", {f.loss}, bench.read({whole.loss}));
+      });
+    }
+}
+
+TEST_CASE("cross_entropy_bwd of a rank's columns is that part of the gradient") {
+  for (DType dtype : kFloating)
+    for (const auto& [rows, classes, padding] : {std::array<std::int64_t, 3>{7, 6, 2}, {13, 1030, 5}, {5, 3300, 64}})
+      for (const std::int64_t ranks : {1, 2, 3}) {
+        const Case c = filled({.rows = rows, .classes = classes, .dtype = dtype, .padding = padding});
+        const Statistics s = exact_statistics(c);
+        INFO(name_of_case(c) << ", over " << ranks << " ranks");
+        for (const Share& share : shares_of(c, ranks)) {
+          const auto [dlogits] = expected(dtype, [&]<class Real>(Arithmetic<Real>) {
+            const auto [all] = naive_bwd<Real>(c, s, Real(3));
+            std::array<std::vector<Real>, 1> own;
+            for (std::int64_t row = 0; row < c.rows; ++row)
+              for (std::int64_t i = 0; i < share.count; ++i)
+                own[0].push_back(all[static_cast<std::size_t>(row * c.classes + share.first + i)]);
+            return own;
+          });
+          on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+            const CrossEntropyBwdArgs b = cases::cross_entropy_bwd(
+                {.rows = c.rows,
+                 .classes = share.count,
+                 .padding = share.padding,
+                 .columns = {share.first, c.counted_classes()},
+                 .dtype = dtype,
+                 .ignore = c.ignore,
+                 .upstream = 3},
+                bench.operands({{"logits", columns_of(c, c.logits, share)},
+                                {"labels", c.label_values()},
+                                {"max", s.max},
+                                {"sum", s.sum},
+                                {"counted", constant_values(1, DType::i32, static_cast<double>(c.counted()))}}));
+            ISOBAR_RUN(bench.device(), cross_entropy_bwd, b);
+            bench.check("dlogits", {b.dlogits}, dlogits);
+          });
+        }
+      }
+}
+
+// What one rank alone can see: a label that is no class of any rank, a row of a rank with nothing but -∞ or padding, a
+// NaN in another rank's columns.
+TEST_CASE("cross_entropy in two halves: what is not finite on one rank") {
+  struct Spoilt {
+    double value;  // of the logits from `from` on, in row 2
+    std::int64_t from;
+    std::int32_t label, prediction;
+    bool is_nan;
+  };
+  for (DType dtype : kFloating)
+    for (const Spoilt& spoilt : {Spoilt{kNaN, 8, 1, -1, true},
+                                 {kInfinity, 8, 1, -1, true},
+                                 {-kInfinity, 4, 1, -2, false},  // ranks without any finite logit
+                                 {-kInfinity, 0, 1, 0, true},    // all of them
+                                 {1, 11, 12, -2, true},          // a label that no rank has
+                                 {1, 11, -1, -2, true}})
+      for (const std::int64_t ranks : {2, 3}) {
+        Case c = small_case(dtype, 12);
+        c.labels = {0, 1, spoilt.label, 3, 2};
+        for (std::int64_t i = spoilt.from; i < 12; ++i) c.logits[24 + i] = spoilt.value;
+        Values prediction = naive_prediction(c);
+        if (spoilt.prediction != -2) prediction[2] = spoilt.prediction;
+        INFO(name_of_case(c) << ", " << spoilt.value << " from " << spoilt.from << ", label " << spoilt.label);
+        on_devices(kDevices, {dtype}, [&](Workbench& bench) {
+          const CrossEntropyJoinArgs a =
+              join_arguments(c, static_cast<std::size_t>(ranks), parts_of(c, shares_of(c, ranks), bench), bench);
+          ISOBAR_RUN(bench.device(), cross_entropy_join, a);
+          const Values losses = bench.read({a.row_loss});
+          for (int row = 0; row < 5; ++row) CHECK(std::isnan(losses[row]) == (row == 2 && spoilt.is_nan));
+          bench.check_equal("prediction", {a.prediction}, prediction);
+        });
+      }
 }
 
 }  // namespace isobar::testing

@@ -83,18 +83,25 @@ struct Piece {
   std::int64_t batch, tokens, cols;  // of the whole
   SampleWindow samples;
   std::int64_t token, token_count, begin, end, col, col_count;
+  std::int64_t gap_at = 0, gap = 0;
 
   std::int64_t size() const { return (end - begin) * col_count; }
   RowWindow rows() const {
-    return {.before = begin, .tokens = token_count, .samples = samples, .band = {token, tokens}};
+    return {.before = begin,
+            .tokens = token_count,
+            .samples = samples,
+            .band = {token, tokens},
+            .gap_at = gap_at,
+            .gap = gap};
   }
   // Of element i of the piece: the sample, and the element of the whole.
   std::int64_t sample(std::int64_t i) const {
     return samples.first + (begin + i / col_count) / token_count * samples.step;
   }
   std::int64_t element(std::int64_t i) const {
-    const std::int64_t row = begin + i / col_count;
-    return (sample(i) * tokens + token + row % token_count) * cols + col + i % col_count;
+    const std::int64_t of_band = (begin + i / col_count) % token_count;
+    const std::int64_t of_sample = token + of_band + (of_band >= gap_at ? gap : 0);
+    return (sample(i) * tokens + of_sample) * cols + col + i % col_count;
   }
 };
 
@@ -168,6 +175,11 @@ TEST_CASE("dropout draws the masks of blocks as those of the whole, element by e
     check_pieces(cut(3, 13, 48, 1, {0, 13}, {0, 16, 48}), dtype, mask(dtype), element);
     check_pieces(cut(2, 3, 700, 2, {0, 3}, {0, 3, 331, 700}), dtype, mask(dtype), element);
     check_pieces({{2, 3, 40, {0, 1}, 0, 3, 0, 6, 0, 40}}, dtype, mask(dtype), element);
+    // Two ranks with tokens in zig-zag: 0 to 3 and 10 to 12; 4 to 9. The first one's rows are dealt to two.
+    check_pieces({{3, 13, 24, {0, 1}, 0, 7, 0, 9, 0, 24, 4, 6},
+                  {3, 13, 24, {0, 1}, 0, 7, 9, 21, 0, 24, 4, 6},
+                  {3, 13, 24, {0, 1}, 4, 6, 0, 18, 0, 24, 3, 0}},
+                 dtype, mask(dtype), element);
   }
 }
 
@@ -238,6 +250,10 @@ TEST_CASE("dropout refuses blocks that do not lie in the whole") {
   refuses(10, {.cols = 4}, "dropout: 10 elements are no rows of 4 columns");
   refuses(12, {.cols = 4, .columns = {2, 5}}, "dropout: columns 2 to 5 do not lie in a whole of 5");
   refuses(12, {.cols = 4, .rows = {.tokens = 3, .band = {1, 3}}}, "dropout: tokens 1 to 3 do not lie in a whole of 3");
+  refuses(12, {.cols = 4, .rows = {.tokens = 3, .band = {1, 5}, .gap_at = 1, .gap = 2}},
+          "dropout: tokens 1 to 5 do not lie in a whole of 5");
+  refuses(12, {.cols = 4, .rows = {.tokens = 3, .band = {1, 9}, .gap_at = 4, .gap = 2}},
+          "dropout: a gap of 2 tokens before token 4 of 3");
   refuses(12, {.rows = {.before = 1}}, "dropout: the place of a block is given, and not the number of its columns");
   refuses(12, {.cols = 4, .rows = {.tokens = 0}},
           "dropout: a block of rows with 0 tokens a sample and 0 rows before it");

@@ -24,7 +24,7 @@ namespace {
 using testing::Arithmetic, testing::Golden, testing::kFp64, testing::NamedValues;
 using testing::check_budget, testing::check_exact;
 
-const std::vector<std::string> kCases{"gpt", "gpt_untied", "gpt_plain"};
+const std::vector<std::string> kCases{"gpt", "gpt_untied", "gpt_plain", "gpt_packed"};
 
 // The golden model.
 class GoldenGpt {
@@ -57,7 +57,20 @@ Batch batch_of(const Golden& golden, Device device) {
   }
   Tensor all = Tensor::empty({shape[0], shape[1] + 1}, DType::i32, device);
   all.set_values(tokens);
-  return {{"tokens", all}, {"target", testing::load(golden, "target", device, DType::i32)}};
+  Batch batch{{"tokens", all}, {"target", testing::load(golden, "target", device, DType::i32)}};
+  if (!golden.has("begins")) return batch;
+  std::vector<double> positions = golden.values("begins");
+  for (std::size_t i = 0; i < positions.size(); ++i)
+    positions[i] = static_cast<double>(i % static_cast<std::size_t>(shape[1])) - positions[i];
+  batch["key_begin"] = testing::load(golden, "begins", device, DType::i32);
+  batch["position"] = Tensor::empty(shape, DType::i32, device);
+  batch["position"].set_values(positions);
+  return batch;
+}
+
+TokenPlaces places_in(const Batch& batch) {
+  if (!batch.contains("position")) return {};
+  return {tensor_of(batch, "position"), tensor_of(batch, "key_begin")};
 }
 
 struct GptOutcome {
@@ -74,7 +87,8 @@ GptOutcome run(const Golden& golden, Arithmetic arithmetic, const nlohmann::json
     const TapeScope recording(tape);
     loss = gpt.model().loss(batch, {});
   }
-  return {gpt.model().logits(testing::load(golden, "ids", arithmetic.device, DType::i32)).to_vector(), loss.to_vector(),
+  const Tensor ids = testing::load(golden, "ids", arithmetic.device, DType::i32);
+  return {gpt.model().logits(ids, Pass().over(places_in(batch))).to_vector(), loss.to_vector(),
           testing::gradients_of(gpt.parameters(), tape, loss, testing::loss_scale_of(golden, arithmetic))};
 }
 
@@ -370,17 +384,6 @@ TEST_CASE("gpt: what does not fit is refused by name") {
         std::string::npos);
   CHECK(refusal({"vocab_file=a"}).find("means nothing to tokenizer characters") != std::string::npos);
   CHECK(refusal({"tokenizer=gpt2_bpe"}).find("gpt2_bpe needs vocab_file and merge_file") != std::string::npos);
-  testing::Findings findings;
-  run_ranks({.ranks = 2}, [&](const Communicator& world) {
-    const Parallel parallel = Parallel::start(world, {.cp = 2}, "tp-cp-dp", {});
-    const RunConfig config = tiny_config();
-    findings.expect(
-        testing::error_of([&] { config.recipe->on_shapes()->make_task(config.compute, Device{}, parallel); }) ==
-            "context parallel: causal attention over tokens of 2 ranks is not built for GPT; use data or tensor "
-            "parallel",
-        "context parallel");
-  });
-  CHECK(findings.wrong() == "");
 }
 
 // ---- parts and ranks ------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 // A language model on token files: which samples a run and its validation have, in which order, which targets count,
 // and which files, options and samples are refused.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <string>
@@ -253,20 +254,39 @@ TEST_CASE("token files: --data names one by its prefix or its files, and a text 
   CHECK(config.recipe->paths_in(a + ".json")[0].first == "text_path");
 }
 
-TEST_CASE("a language model refuses samples of documents that do not see each other") {
-  const auto model = tiny_model({.vocabulary = 7, .seq_length = 3});
-  Batch batch{{"tokens", ids_of({1, 4}, {1, 2, 3, 4})}};
-  CHECK_NOTHROW(model->loss(batch, {}));
-  for (const auto& [tensor, option] :
-       {std::pair("key_begin", "reset_attention_mask"), std::pair("position", "reset_position_ids")}) {
-    Batch packed = batch;
-    packed[tensor] = ids_of({1, 3}, {0, 0, 2});
-    const std::string refused = std::string("the samples have \"") + tensor + "\" (" + option +
-                                "): attention and positions of a language model are those of whole samples";
-    CHECK(testing::error_of([&] { model->loss(packed, {}); }) == refused);
-    const std::unique_ptr<Metrics> metrics = model->metrics();
-    CHECK(testing::error_of([&] { model->score(packed, *metrics); }) == refused);
-  }
+// The loss of a sample of two documents is that of the two by themselves; with one of the two resets alone it is not.
+TEST_CASE("token files: documents of a sample that do not see each other are as by themselves") {
+  const auto model = tiny_model({.vocabulary = 7, .seq_length = 5});
+  const auto loss = [&](const Batch& batch) { return model->loss(batch, {}).item(); };
+  Batch packed{{"tokens", ids_of({1, 6}, {1, 2, 6, 4, 3, 5})}};  // 6 ends the first document
+  const double as_one = loss(packed);
+  packed["position"] = ids_of({1, 5}, {0, 1, 2, 0, 1});
+  const double with_positions = loss(packed);
+  packed["key_begin"] = ids_of({1, 5}, {0, 0, 0, 3, 3});
+  const double apart = loss(packed);
+  packed.erase("position");
+  const double with_mask = loss(packed);
+  const auto by_itself = tiny_model({.vocabulary = 7, .seq_length = 3});
+  const double first = by_itself->loss({{"tokens", ids_of({1, 4}, {1, 2, 6, 4})}}, {}).item();
+  const auto shorter = tiny_model({.vocabulary = 7, .seq_length = 2});
+  const double second = shorter->loss({{"tokens", ids_of({1, 3}, {4, 3, 5})}}, {}).item();
+  CHECK(std::abs(apart - (3 * first + 2 * second) / 5) < 1e-6);
+  for (const double other : {as_one, with_positions, with_mask}) CHECK(std::abs(apart - other) > 1e-4);
+}
+
+TEST_CASE("token files: samples tell where their documents begin, if the config says so") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 20, 3);
+  const auto plain = files.opened({assigned("data_path", a)});
+  CHECK(plain->train().layout().size() == 1);
+  const auto data = files.opened({assigned("data_path", a), "reset_position_ids=true", "reset_attention_mask=true"});
+  REQUIRE(data->train().layout().size() == 3);
+  CHECK(data->train().layout()[1].name == "position");
+  CHECK(data->train().layout()[2].name == "key_begin");
+  for (const char* option : {"reset_position_ids", "reset_attention_mask"})
+    CHECK_THAT(files.refusal({std::string(option) + "=true"}),
+               ContainsSubstring(std::string("config key ") + option) &&
+                   ContainsSubstring("needs token files; a text has no documents"));
 }
 
 }  // namespace isobar

@@ -10,6 +10,7 @@
 #include "engine/stream.h"
 #include "engine/tape.h"
 #include "kernels/common/check.h"
+#include "kernels/common/run.h"
 #include "kernels/copy_strided.h"
 #include "models/classification/metrics.h"
 #include "models/language/metrics.h"

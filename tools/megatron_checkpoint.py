@@ -7,9 +7,9 @@
     python3 tools/megatron_checkpoint.py to-nanogpt weights.safetensors ckpt.pt --heads 12
 
 Then `isobar train --init weights.safetensors`, or `isobar pretrain-gpt --load weights.safetensors`. CKPT is the folder
-with latest_checkpointed_iteration.txt: all its mp_rank_TT[_PPP] are joined, whatever tensor- and pipeline-parallel sizes
-they have, stages of an interleaved pipeline (model0, model1, ...) included. Adam's moments travel too, as m.NAME and
-v.NAME, where the optimizer is not distributed. What is written is bit for bit what was read.
+with latest_checkpointed_iteration.txt: all its mp_rank_TT[_PPP] are joined, whatever tensor- and pipeline-parallel
+sizes they have, stages of an interleaved pipeline (model0, model1, ...) included. Adam's moments travel too, as m.NAME
+and v.NAME, where the optimizer is not distributed. What is written is bit for bit what was read.
 
 Needs PyTorch. A pickle is read as data only: what would run code in it is refused by PyTorch.
 
@@ -147,7 +147,8 @@ def to_isobar(whole, heads, version):
 
 
 def to_megatron(own, heads):
-    out = {"embedding.word_embeddings.weight": own["wte.weight"], "embedding.position_embeddings.weight": own["wpe.weight"]}
+    out = {"embedding.word_embeddings.weight": own["wte.weight"],
+           "embedding.position_embeddings.weight": own["wpe.weight"]}
     order = ("norm1", None, "attn.proj", "norm2", "mlp.fc1", "mlp.fc2")  # of the module's parameters there
     for layer in range(layers_of(own)):
         here, there = f"blocks.{layer}.", f"encoder.layers.{layer}."
@@ -332,7 +333,8 @@ def split(tensors, tp, t):
         if axis is None:
             out[name] = tensor.clone()
             continue
-        need(tensor.shape[axis] % tp == 0, f"{name} has {tensor.shape[axis]} rows or columns, no multiple of {tp} ranks")
+        need(tensor.shape[axis] % tp == 0,
+             f"{name} has {tensor.shape[axis]} rows or columns, no multiple of {tp} ranks")
         out[name] = tensor.chunk(tp, axis)[t].clone()
     return out
 

@@ -196,7 +196,7 @@ void Progress::show() {
     const std::string bar = format_bar(state(), columns_of(options_.stream) - 1, unicode_);
     std::fprintf(options_.stream, "%s%s", kClearLine, bar.c_str());
     bar_is_shown_ = true;
-  } else {
+  } else if (options_.has_lines) {
     std::fprintf(options_.stream, "%s\n", format_plain(state()).c_str());
   }
   std::fflush(options_.stream);

@@ -99,7 +99,7 @@ class Checkpoint(unittest.TestCase):
                     self.same(safetensors_file.load(back_moments), moments)
 
     def test_shards_are_those_of_megatron(self):
-        """Heads lie one after another, each with its q, k and v; padded rows are zeros; the tied table is on both ends."""
+        """Heads lie one after another, each with its q, k and v; padded rows are zeros; a tied table is on both."""
         run, weights, _ = self.run_folder()
         there = self.path / "there"
         self.tool("to-megatron", run, there, "--tp", 2, "--pp", 2)

@@ -524,14 +524,18 @@ std::vector<std::string> MegatronArguments::accepted() const {
   return lines;
 }
 
+// Two flags may set one argument: the one that is given decides.
 std::vector<std::pair<std::string, std::string>> MegatronArguments::listed() const {
-  std::vector<std::pair<std::string, std::string>> list;
+  std::map<std::string, std::string> values;
   for (const MegatronFlag& flag : kFlags) {
     if (flag.fate == Fate::own || std::string_view(flag.name).ends_with('*')) continue;
     const auto given = given_.find(flag.name);
-    list.emplace_back(argument_of(flag), given == given_.end() ? flag.usual : python_value(flag, given->second));
+    if (given == given_.end())
+      values.try_emplace(argument_of(flag), flag.usual);
+    else
+      values[argument_of(flag)] = python_value(flag, given->second);
   }
-  return list;
+  return {values.begin(), values.end()};
 }
 
 std::string describe_megatron_flags() {

@@ -149,13 +149,16 @@ double Optimizer::weights_norm() {
   return std::sqrt(added_up(sums_.to_vector()));
 }
 
+// The padding between parameters has no gradients but zeros, and is not counted.
 double Optimizer::gradient_zeros() {
-  std::vector<double> zeros;
+  std::vector<double> zeros, elements;
   for (const auto& [range, factor] : ranges_) {
     const std::vector<double> values = parameters_.grads().slice(range.first, {range.size()}).to_vector();
     zeros.push_back(factor * static_cast<double>(std::ranges::count(values, 0.0)));
+    elements.push_back(factor * static_cast<double>(range.size()));
   }
-  return added_up(zeros);
+  const auto trained = static_cast<double>(parameters_.count() - parameters_.frozen_count());
+  return added_up(zeros) - (added_up(elements) - trained);
 }
 
 void Optimizer::launch(double lr, double loss_scale) {

@@ -168,7 +168,7 @@ KeyTable ScheduleOptions::keys() {
        key("wsd_decay", wsd_decay, "of lr_schedule wsd: how it falls").also_called({"lrwsddecaystyle"}),
        key("decay_samples", decay_samples,
            "with warmup_rule megatron: samples of updates, in the place of decay_iters, warmup and wsd_iters, which "
-           "then mean nothing; null: iterations")
+           "then mean nothing, as lr_step does; null: iterations")
            .at_least(1)
            .also_called({"lrdecaysamples"}),
        key("warmup_samples", warmup_samples, "with decay_samples: samples over which the rate grows; may be a fraction")
@@ -202,12 +202,8 @@ KeyTable ScheduleOptions::keys() {
 void ScheduleOptions::check_samples(const KeyOrigins& origins) const {
   ISOBAR_CHECK(warmup_rule == WarmupRule::megatron, origins.where("decay_samples"), " needs warmup_rule megatron, not ",
                name_of_enum(warmup_rule));
-  ISOBAR_CHECK(lr_step == RateStep::iteration && lr_schedule != ScheduleKind::step, origins.where("decay_samples"),
-               " does not fit a rate that goes by ",
-               lr_step == RateStep::epoch ? "epochs (lr_step)" : "steps (lr_schedule)");
-  ISOBAR_CHECK(!decay_iters && !decay_epochs, origins.where("decay_samples"), " excludes ",
-               decay_iters ? "decay_iters" : "decay_epochs");
-  ISOBAR_CHECK(warmup == 0, origins.where("warmup"), " means nothing with decay_samples: set warmup_samples");
+  ISOBAR_CHECK(lr_schedule != ScheduleKind::step, origins.where("decay_samples"),
+               " does not fit lr_schedule step, which goes by iterations");
   ISOBAR_CHECK(warmup_samples < static_cast<double>(*decay_samples), origins.where("warmup_samples"),
                " must be below decay_samples (", *decay_samples, "), not ", warmup_samples);
   ISOBAR_CHECK(lr_schedule != ScheduleKind::wsd ||
@@ -230,7 +226,7 @@ ScheduleOptions ScheduleOptions::of_run(std::int64_t iterations_per_epoch) const
 }
 
 LearningRate ScheduleOptions::learning_rate(std::int64_t global_batch_size, std::int64_t iterations_per_epoch) const {
-  const std::int64_t interval = lr_step == RateStep::epoch ? iterations_per_epoch : 1;
+  const std::int64_t interval = lr_step == RateStep::epoch && !decay_samples ? iterations_per_epoch : 1;
   const bool is_scaled = batch_lr_scaling != BatchScaling::none && global_batch_size > reference_batch_size;
   return {.kind = lr_schedule,
           .base = scaled_rate(lr, batch_lr_scaling, global_batch_size, reference_batch_size),

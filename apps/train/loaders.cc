@@ -96,7 +96,7 @@ void BatchOptions::check_ramp(const KeyOrigins& origins) const {
   ISOBAR_CHECK(global_batch_size % grad_accumulation == 0 && start % part == 0 && increment % part == 0,
                origins.where("batch_rampup"), ": ", start, " and ", increment, " must be multiples of a part, of ",
                part, " samples (global_batch_size / grad_accumulation)");
-  ISOBAR_CHECK(incomplete_batch == IncompleteBatch::drop, origins.where("batch_rampup"),
+  ISOBAR_CHECK(start == global_batch_size || incomplete_batch == IncompleteBatch::drop, origins.where("batch_rampup"),
                " does not fit incomplete_batch keep");
 }
 

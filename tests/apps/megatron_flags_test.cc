@@ -184,7 +184,7 @@ TEST_CASE("Megatron's flags: what is refused, each by its name") {
   CHECK_THAT(with("--lr fast"), ContainsSubstring("--lr fast: a number is needed"));
   CHECK_THAT(with("--num-layers 1.5"), ContainsSubstring("--num-layers 1.5: a whole number is needed"));
   CHECK_THAT(with("--lr"), ContainsSubstring("--lr needs a value"));
-  CHECK_THAT(with("stray"), ContainsSubstring("--distributed-backend"));  // one value only
+  CHECK_THAT(with("stray"), ContainsSubstring("there is no use for the argument stray"));  // one value only
   CHECK_THAT(with("--global-batch-size 12"),
              ContainsSubstring("--global-batch-size 12 is no multiple of --micro-batch-size 2 times 4 data-parallel"));
   CHECK_THAT(with("--train-samples 800"), ContainsSubstring("one of --train-iters and --train-samples is needed"));

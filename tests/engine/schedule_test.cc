@@ -137,8 +137,7 @@ TEST_CASE("schedule: Megatron-LM's by samples, whose warmup may be a fraction of
     CHECK(options.learning_rate(8).by_samples);
     return options.learning_rate(8);
   };
-  const std::vector<std::pair<std::int64_t, double>> begin{
-      {0, 0}, {7, 1.0447761194029851e-05}, {100, 0.00014925373134328358}};
+  const std::vector<Point> begin{{0, 0}, {7, 1.0447761194029851e-05}, {100, 0.00014925373134328358}};
   for (const ScheduleKind kind : {ScheduleKind::linear, ScheduleKind::cosine, ScheduleKind::constant,
                                   ScheduleKind::inverse_square_root, ScheduleKind::wsd})
     check_rates(rates(kind), begin);
@@ -158,12 +157,14 @@ TEST_CASE("schedule: Megatron-LM's by samples, whose warmup may be a fraction of
   options.warmup_samples = 1000;
   CHECK_THROWS_WITH(refusal(), "config key warmup_samples must be below decay_samples (1000), not 1000");
   options.warmup_samples = 1;
-  options.warmup = 3;
-  CHECK_THROWS_WITH(refusal(), "config key warmup means nothing with decay_samples: set warmup_samples");
-  options.warmup = 0;
+  options.warmup = 3;  // means nothing here
   options.decay_iters = 3;
-  CHECK_THROWS_WITH(refusal(), "config key decay_samples excludes decay_iters");
-  options.decay_iters.reset();
+  options.lr_step = RateStep::epoch;
+  CHECK_NOTHROW(refusal());
+  CHECK(options.learning_rate(8, 5).at(3) == rates(ScheduleKind::wsd).at(3));
+  options.lr_schedule = ScheduleKind::step;
+  CHECK_THROWS_WITH(refusal(), "config key decay_samples does not fit lr_schedule step, which goes by iterations");
+  options.lr_schedule = ScheduleKind::linear;
   options.warmup_rule = WarmupRule::nanogpt;
   CHECK_THROWS_WITH(refusal(), "config key decay_samples needs warmup_rule megatron, not nanogpt");
 }

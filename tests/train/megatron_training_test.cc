@@ -1,5 +1,6 @@
 // Training by Megatron-LM's rules: rates by samples of applied updates, a growing batch, weight decay that grows, and
 // the mean of means.
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -119,6 +120,7 @@ TEST_CASE("Megatron's training: weight decay that grows over the samples of the 
 }
 
 TEST_CASE("Megatron's training: norms of all weights, and gradients that are 0, whatever ranks hold them") {
+  constexpr double kKeyBiases = 32;  // of two blocks: their gradients are rounding noise, which may be 0
   const TinyClassifier classifier(labels_of(17));
   double norm = 0, zeros = 0;
   for (const MeshSizes sizes : {MeshSizes{}, MeshSizes{.dp = 2}, MeshSizes{.tp = 2}, MeshSizes{.dp = 2, .tp = 2}})
@@ -131,7 +133,7 @@ TEST_CASE("Megatron's training: norms of all weights, and gradients that are 0, 
         if (world.rank() != 0) return;
         if (world.size() == 1 && !is_sharded) norm = its_norm, zeros = its_zeros;
         CHECK(its_norm == Approx(norm).epsilon(1e-12));
-        CHECK(its_zeros == zeros);
+        CHECK(std::abs(its_zeros - zeros) <= kKeyBiases);
       });
     }
   TinyRank rank(classifier);

@@ -330,7 +330,11 @@ MegatronVoice voice_of(const TrainFlags& o, const MegatronArguments& a) {
                       .arguments = a.listed(),
                       .accepted = a.accepted(),
                       .split = split_of(a),
-                      .layout = {.world = o.ranks, .dp = sizes.dp, .tp = sizes.tp, .cp = sizes.cp},
+                      .layout = {.world = o.ranks,
+                                 .dp = sizes.dp,
+                                 .tp = sizes.tp,
+                                 .pp = *a.integer("pipeline-model-parallel-size"),
+                                 .cp = sizes.cp},
                       .dtype = a.is_on("fp16")   ? "float16"
                                : a.is_on("bf16") ? "bfloat16"
                                                  : "float32",
@@ -378,6 +382,36 @@ std::optional<TraceOptions> trace_of(const TrainFlags& o, const MegatronArgument
 
 }  // namespace
 
+namespace {
+
+// Blocks of one of the chunks that a stage has, as Megatron-LM counts: the number of chunks.
+std::int64_t chunks_of(const MegatronArguments& a, int stages) {
+  const std::optional<std::int64_t> blocks = a.integer("num-layers-per-virtual-pipeline-stage");
+  if (!blocks) return 1;
+  a.require("num-layers");
+  const std::int64_t layers = *a.integer("num-layers");
+  ISOBAR_CHECK(stages > 1 && *blocks >= 1 && layers % (stages * *blocks) == 0,
+               "--num-layers-per-virtual-pipeline-stage ", *blocks, ": ", layers, " blocks are not dealt to ", stages,
+               " stages in chunks of ", *blocks);
+  return layers / (stages * *blocks);
+}
+
+template <class Flags>
+void set_pipeline(Flags& o, const MegatronArguments& a) {
+  const int stages = ranks_from(a, "pipeline-model-parallel-size");
+  const std::int64_t chunks = chunks_of(a, stages);
+  if constexpr (requires { o.pipeline_parallel, o.pipeline_chunks; }) {
+    o.pipeline_parallel = stages;
+    o.pipeline_chunks = chunks;
+    if (a.is_on("use-tp-pp-dp-mapping")) o.parallel_order = "tp-cp-pp-dp";
+  } else {
+    ISOBAR_CHECK(stages == 1 && chunks == 1, "--pipeline-model-parallel-size ", stages,
+                 ": this isobar has no pipelines of ranks");
+  }
+}
+
+}  // namespace
+
 TrainFlags megatron_launch(const MegatronArguments& a) {
   TrainFlags o;
   if (a.has("ranks")) o.ranks = ranks_from(a, "ranks");
@@ -397,11 +431,7 @@ TrainFlags megatron_launch(const MegatronArguments& a) {
   o.context_parallel = ranks_from(a, "context-parallel-size");
   o.sequence_parallel = a.is_on("sequence-parallel") && o.tensor_parallel > 1;
   if (o.context_parallel > 1) o.context_form = context_form_of(a.words("cp-comm-type"));
-  const int stages = ranks_from(a, "pipeline-model-parallel-size");
-  ISOBAR_CHECK(stages == 1, "--pipeline-model-parallel-size ", stages, ": pipelines of ranks are not built");
-  ISOBAR_CHECK(!a.has("num-layers-per-virtual-pipeline-stage"),
-               "--num-layers-per-virtual-pipeline-stage needs --pipeline-model-parallel-size");
-  ISOBAR_CHECK(!a.is_on("use-tp-pp-dp-mapping") || stages == 1, "--use-tp-pp-dp-mapping is refused");
+  set_pipeline(o, a);
   if (a.is_on("use-distributed-optimizer")) o.shard_optimizer = "all";
   if (a.has("ddp-bucket-size")) {
     constexpr double kBytesOfNumber = 4, kMega = 1 << 20;

@@ -47,6 +47,15 @@ std::string about_frozen(const Parameters& parameters) {
   return frozen > 0 ? concat(", ", frozen, " of them frozen,") : "";
 }
 
+// 0 where ranks form no pipeline.
+template <class Ranks>
+int pipeline_rank(const Ranks& ranks) {
+  if constexpr (requires { ranks.pp.rank(); })
+    return ranks.pp.rank();
+  else
+    return 0;
+}
+
 bool profiling_is_on() {
   const char* value = std::getenv("ENABLE_PROFILING");
   return value != nullptr && std::string_view(value) == "1";
@@ -127,6 +136,7 @@ void TrainingRun::begin_megatron() {
   const auto mine = 3 * static_cast<std::size_t>(parallel_.world.rank());
   if (parallel_.dp.rank() == 0 && parallel_.cp.rank() == 0) of_ranks[mine + 2] = held;
   of_ranks[mine] = static_cast<double>(parallel_.tp.rank());
+  of_ranks[mine + 1] = static_cast<double>(pipeline_rank(parallel_));
   parallel_.world.all_reduce(of_ranks);
   if (!record_) return;
   MegatronRun run{

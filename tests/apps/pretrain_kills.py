@@ -59,6 +59,15 @@ class Runs:
         return out
 
 
+def compare(whole, killed):
+    assert tracked(killed) == 60
+    for file in ("model.safetensors", "optimizer.safetensors"):
+        same = tensors_of(whole / "iter_0000060" / file) == tensors_of(killed / "iter_0000060" / file)
+        assert same, f"{file} of {killed.name} differs"
+    losses = [[json.loads(line)["loss"] for line in open(run / "metrics.jsonl")] for run in (whole, killed)]
+    assert losses[0] == losses[1], f"metrics.jsonl of {killed.name} differs"
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--isobar", type=pathlib.Path, required=True)
@@ -74,24 +83,22 @@ def main():
         runs.finish(whole)
         seconds = time.monotonic() - begin
         assert tracked(whole) == 60
-        made, seen = 0, set()
-        while made < o.kills:
-            process = runs.start(killed)
-            time.sleep(numbers.uniform(0.1, 0.9) * seconds)
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
-            if process.returncode != -signal.SIGKILL:
-                break  # it was done
-            made += 1
-            seen.add(tracked(killed))
-        runs.finish(killed)
-        assert tracked(killed) == 60
-        for file in ("model.safetensors", "optimizer.safetensors"):
-            same = tensors_of(whole / "iter_0000060" / file) == tensors_of(killed / "iter_0000060" / file)
-            assert same, f"{file} differs after {made} kills"
-        losses = [[json.loads(line)["loss"] for line in open(run / "metrics.jsonl")] for run in (whole, killed)]
-        assert losses[0] == losses[1], "metrics.jsonl differs"
-        print(f"{made} kills, after checkpoints {sorted(seen, key=str)}: the bits of the undisturbed run")
+        made, seen, number = 0, set(), 0
+        while made < o.kills:  # a run that is not killed before its end is compared, and the next one begins
+            number += 1
+            killed = runs.folder / f"killed{number}"
+            is_done = False
+            while made < o.kills and not is_done:
+                process = runs.start(killed)
+                time.sleep(numbers.uniform(0.05, 0.6) * seconds)
+                process.send_signal(signal.SIGKILL)
+                process.communicate()
+                is_done = process.returncode != -signal.SIGKILL
+                made += not is_done
+                seen.add(tracked(killed))
+            runs.finish(killed)
+            compare(whole, killed)
+        print(f"{made} kills of {number} runs, after checkpoints {sorted(seen, key=str)}: the bits of the undisturbed run")
     return 0
 
 

@@ -98,7 +98,7 @@ def main():
                 seen.add(tracked(killed))
             runs.finish(killed)
             compare(whole, killed)
-        print(f"{made} kills of {number} runs, after checkpoints {sorted(seen, key=str)}: the bits of the undisturbed run")
+        print(f"{made} kills of {number} runs, after checkpoints {sorted(seen, key=str)}: the bits of a whole run")
     return 0
 
 

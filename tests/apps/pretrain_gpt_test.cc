@@ -145,6 +145,26 @@ TEST_CASE("pretrain-gpt: the whole log of a scaled-down course, beside the golde
   CHECK(std::filesystem::exists(here.path("run/iter_0000012/state.json")));
 }
 
+// Its rates, batch and length, on a small model.
+TEST_CASE("pretrain-gpt: the last line of the course, field by field") {
+  const SmallCourse here;
+  const Outcome run =
+      here.pretrain("run",
+                    "--ranks 4 --train-iters 100 --lr 6e-5 --min-lr 6e-6 --lr-decay-iters 800 --log-interval 10 "
+                    "--save-interval 300 --eval-interval 1000");
+  here.done(run);
+  CHECK_THAT(run.out,
+             ContainsSubstring(" iteration      100/     100 | consumed samples:          800 | elapsed time per "));
+  const std::regex last(
+      R"( iteration +100/ +100 \| consumed samples:          800 \| elapsed time per iteration \(ms\): )"
+      R"([0-9]+\.[0-9] \| learning rate: 5\.822E-05 \| global batch size:     8 \| lm loss: )"
+      R"([0-9]\.[0-9]{6}E\+00 \| loss scale: 1\.0 \| grad norm: [0-9]+\.[0-9]{3} \| number of )"
+      R"(skipped iterations:   0 \| number of nan iterations:   0 \|)");
+  CHECK(std::regex_search(run.out, last));
+  CHECK_THAT(run.out, !ContainsSubstring("validation loss at iteration"));
+  CHECK(here.file("run/latest_checkpointed_iteration.txt") == "100");
+}
+
 TEST_CASE("pretrain-gpt: a run that pauses, is stopped or goes back ends with the bits of one that does not") {
   const SmallCourse here;
   here.done(here.pretrain("whole"));

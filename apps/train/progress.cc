@@ -191,12 +191,13 @@ void Progress::update(std::int64_t done, double loss) {
 }
 
 void Progress::show() {
+  if (!options_.is_shown) return;
   if (terminal_) {
     // One column stays free: some terminals wrap a full line.
     const std::string bar = format_bar(state(), columns_of(options_.stream) - 1, unicode_);
     std::fprintf(options_.stream, "%s%s", kClearLine, bar.c_str());
     bar_is_shown_ = true;
-  } else if (options_.has_lines) {
+  } else {
     std::fprintf(options_.stream, "%s\n", format_plain(state()).c_str());
   }
   std::fflush(options_.stream);

@@ -108,7 +108,7 @@ void TrainingRun::begin_record(RunFolder& folder, const std::optional<Checkpoint
                   Progress::Options{.first = first_iteration_,
                                     .total = setup_.num_iters,
                                     .samples_per_iteration = samples,
-                                    .has_lines = !setup_.megatron},
+                                    .is_shown = !setup_.megatron},
                   setup_.megatron ? CheckpointNames::megatron : CheckpointNames::isobar);
   if (setup_.megatron)
     record_->megatron.emplace(

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kDottedColumns = 48;
 
 template <class... Values>
-std::string printed(const char* format, Values... values) {
+std::string formatted(const char* format, Values... values) {
   std::array<char, 256> buffer{};
   std::snprintf(buffer.data(), buffer.size(), format, values...);
   return buffer.data();
@@ -24,7 +24,7 @@ std::string printed(const char* format, Values... values) {
 
 // Two digits of an exponent at least, as C and Python have.
 std::string scientific(double value, int digits) {
-  return printed("%.*E", digits, value);
+  return formatted("%.*E", digits, value);
 }
 
 long long whole(std::int64_t value) {
@@ -36,7 +36,7 @@ std::string dotted(const std::string& name) {
   return name + " " + std::string(name.size() < kDottedColumns ? kDottedColumns - name.size() : 0, '.');
 }
 
-std::string lower(std::string text) {
+std::string without_case(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
 }
@@ -64,19 +64,19 @@ std::string python_float(double value) {
 std::string megatron_training_line(const MegatronTraining& t, MegatronFormat format, const std::string& now) {
   const bool is_core = format == MegatronFormat::core;
   std::string line = is_core ? " [" + now + "]" : "";
-  line += printed(" iteration %8lld/%8lld |", whole(t.iteration), whole(t.iterations));
-  line += printed(" consumed samples: %12lld |", whole(t.consumed_samples));
-  line += printed(" elapsed time per iteration (ms): %.1f |", t.seconds_per_iteration * 1000);
-  if (t.tflops) line += printed(" throughput per GPU (TFLOP/s/GPU): %.1f |", *t.tflops);
+  line += formatted(" iteration %8lld/%8lld |", whole(t.iteration), whole(t.iterations));
+  line += formatted(" consumed samples: %12lld |", whole(t.consumed_samples));
+  line += formatted(" elapsed time per iteration (ms): %.1f |", t.seconds_per_iteration * 1000);
+  if (t.tflops) line += formatted(" throughput per GPU (TFLOP/s/GPU): %.1f |", *t.tflops);
   line += " learning rate: " + scientific(t.lr, is_core ? 6 : 3) + " |";
-  line += printed(" global batch size: %5lld |", whole(t.global_batch_size));
+  line += formatted(" global batch size: %5lld |", whole(t.global_batch_size));
   if (t.loss > 0) line += " lm loss: " + scientific(t.loss, 6) + " |";
-  line += printed(" loss scale: %.1f |", t.loss_scale);
-  if (t.grad_norm) line += printed(" grad norm: %.3f |", *t.grad_norm);
-  if (t.zeros) line += printed(" num zeros: %.1f |", *t.zeros);
-  if (t.params_norm) line += printed(" params norm: %.3f |", *t.params_norm);
-  line += printed(" number of skipped iterations: %3lld |", whole(t.skipped));
-  line += printed(" number of nan iterations: %3lld |", whole(t.nan));
+  line += formatted(" loss scale: %.1f |", t.loss_scale);
+  if (t.grad_norm) line += formatted(" grad norm: %.3f |", *t.grad_norm);
+  if (t.zeros) line += formatted(" num zeros: %.1f |", *t.zeros);
+  if (t.params_norm) line += formatted(" params norm: %.3f |", *t.params_norm);
+  line += formatted(" number of skipped iterations: %3lld |", whole(t.skipped));
+  line += formatted(" number of nan iterations: %3lld |", whole(t.nan));
   return line;
 }
 
@@ -125,7 +125,7 @@ std::string megatron_world_line(const MegatronLayout& l, MegatronFormat format) 
 Lines megatron_argument_lines(std::vector<std::pair<std::string, std::string>> arguments) {
   Lines lines;
   for (const auto& [name, value] : arguments) lines.push_back(concat("  ", dotted(name), " ", value));
-  std::ranges::stable_sort(lines, {}, lower);
+  std::ranges::stable_sort(lines, {}, without_case);
   lines.insert(lines.begin(), "------------------------ arguments ------------------------");
   lines.emplace_back("-------------------- end of arguments ---------------------");
   return lines;
@@ -156,13 +156,13 @@ Lines megatron_split_lines(const std::vector<std::int64_t>& boundaries) {
 }
 
 std::string megatron_saving_line(MegatronFormat format, std::int64_t iteration, const std::string& folder) {
-  return printed("saving checkpoint at iteration %7lld to ", whole(iteration)) + folder +
+  return formatted("saving checkpoint at iteration %7lld to ", whole(iteration)) + folder +
          (format == MegatronFormat::core ? " in isobar format" : "");
 }
 
 std::string megatron_saved_line(MegatronFormat format, std::int64_t iteration, const std::string& folder) {
   const char* const word = format == MegatronFormat::core ? "from" : "at";
-  return printed("  successfully saved checkpoint %s iteration %7lld to ", word, whole(iteration)) + folder;
+  return formatted("  successfully saved checkpoint %s iteration %7lld to ", word, whole(iteration)) + folder;
 }
 
 std::string megatron_loading_line(std::int64_t iteration, const std::string& folder) {
@@ -179,7 +179,7 @@ Lines megatron_timer_lines(const std::vector<MegatronTimer>& timers) {
   for (const MegatronTimer& timer : timers)
     lines.push_back("    " +
                     (timer.name + " ").append(kDottedColumns - std::min(kDottedColumns, timer.name.size() + 1), '.') +
-                    printed(": (%.2f, %.2f)", timer.min_ms, timer.max_ms));
+                    formatted(": (%.2f, %.2f)", timer.min_ms, timer.max_ms));
   return lines;
 }
 

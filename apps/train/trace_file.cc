@@ -25,7 +25,7 @@ const char* category_of(TraceEvent::Kind kind) {
   return kind == TraceEvent::Kind::range ? "user_annotation" : "cpu_op";
 }
 
-std::string host_name() {
+std::string this_host() {
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) != 0) return "host";
   return name.data();
@@ -67,7 +67,7 @@ std::filesystem::path write_trace(const std::filesystem::path& folder, const std
   ISOBAR_CHECK(!error, folder.string(), ": cannot be made: ", error.message());
   const auto process = static_cast<std::int64_t>(getpid());
   const std::int64_t time = std::chrono::system_clock::now().time_since_epoch().count();
-  const std::filesystem::path file = folder / concat(host_name(), "_", process, ".", time, ".pt.trace.json");
+  const std::filesystem::path file = folder / concat(this_host(), "_", process, ".", time, ".pt.trace.json");
   write_file_atomically(file, chrome_trace(events, device, process));
   return file;
 }

@@ -136,7 +136,7 @@ std::string_view prefix_of(CheckpointNames names) {
 }
 
 // A whole number that is the whole text; nothing for another text.
-std::optional<std::int64_t> number_in(std::string_view text) {
+std::optional<std::int64_t> whole_number_from(std::string_view text) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
@@ -149,7 +149,7 @@ std::optional<std::int64_t> step_of(std::string_view name, CheckpointNames names
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
   if (!name.starts_with(prefix_of(names))) return std::nullopt;
   name.remove_prefix(prefix_of(names).size());
-  return number_in(name);
+  return whole_number_from(name);
 }
 
 // The iteration that the tracker names; nothing where there is none, or where it names no iteration ("release").
@@ -159,7 +159,7 @@ std::optional<std::int64_t> tracked_step(const fs::path& run_folder) {
   if (!fs::is_regular_file(tracker, ignored)) return std::nullopt;
   std::string text = read_file(tracker, kMaxTrackerBytes);
   const std::size_t end = text.find_last_not_of(" \t\r\n");
-  return number_in(std::string_view(text).substr(0, end == std::string::npos ? 0 : end + 1));
+  return whole_number_from(std::string_view(text).substr(0, end == std::string::npos ? 0 : end + 1));
 }
 
 // The steps that have a checkpoint, whole or not; newest first.

@@ -43,13 +43,13 @@ TrainFlags flags_of(const std::string& line, int ranks = 4) {
   return flags;
 }
 
-RunConfig config_of(const std::string& line, int ranks = 4) {
+RunConfig config_of_flags(const std::string& line, int ranks = 4) {
   return read_config(named_config(flags_of(line, ranks)).entries);
 }
 
 std::string refusal_of(const std::string& line) {
   try {
-    config_of(line);
+    config_of_flags(line);
   } catch (const Error& error) {
     return error.what();
   }
@@ -82,7 +82,7 @@ TEST_CASE("Megatron's flags: a row a flag, and every key of the table is one of 
 
 TEST_CASE("Megatron's flags: the course's command is a config whose rates are those of its log") {
   const TrainFlags flags = flags_of(kCourse);
-  RunConfig config = config_of(kCourse);
+  RunConfig config = config_of_flags(kCourse);
   config.check_before_data();
   CHECK(config.task == "language_model");
   CHECK(config.model == "gpt");
@@ -133,7 +133,7 @@ TEST_CASE("Megatron's flags: the course's command is a config whose rates are th
 }
 
 TEST_CASE("Megatron's flags: what they set") {
-  const auto with = [](const std::string& more, int ranks = 4) { return config_of(kCourse + " " + more, ranks); };
+  const auto with = [](const std::string& more, int ranks = 4) { return config_of_flags(kCourse + " " + more, ranks); };
   CHECK(with("", 2).batch.grad_accumulation == 2);
   CHECK(with("--calculate-per-token-loss").batch.loss_mean == LossMean::targets);
   CHECK(with("--fp16").compute.amp_mode == AmpMode::fp16);
@@ -165,7 +165,7 @@ TEST_CASE("Megatron's flags: what they set") {
   };
   replace("--train-iters 100", "--train-samples 100 --rampup-batch-size 2 2 20 --micro-batch-size 1");
   replace("--lr-decay-iters 800", "--lr-decay-samples 6400");
-  RunConfig ramped = config_of(by_samples, 2);
+  RunConfig ramped = config_of_flags(by_samples, 2);
   ramped.check_before_data();
   CHECK(ramped.schedule.decay_samples == 6400);
   CHECK(ramped.batch.after(0).global_batch_size == 2);

@@ -12,24 +12,24 @@ using namespace isobar;
 namespace {
 
 // The last one of the course's notebook.
-const MegatronTraining kCourse{.iteration = 100,
-                               .iterations = 100,
-                               .consumed_samples = 800,
-                               .seconds_per_iteration = 0.5373,
-                               .lr = 5.822199222715788e-05,
-                               .global_batch_size = 8,
-                               .loss = 7.44895,
-                               .loss_scale = 1,
-                               .grad_norm = 1.303};
+const MegatronTraining kCourseLine{.iteration = 100,
+                                   .iterations = 100,
+                                   .consumed_samples = 800,
+                                   .seconds_per_iteration = 0.5373,
+                                   .lr = 5.822199222715788e-05,
+                                   .global_batch_size = 8,
+                                   .loss = 7.44895,
+                                   .loss_scale = 1,
+                                   .grad_norm = 1.303};
 
 }  // namespace
 
 TEST_CASE("Megatron's lines: of training") {
-  CHECK(megatron_training_line(kCourse, MegatronFormat::legacy, "") ==
+  CHECK(megatron_training_line(kCourseLine, MegatronFormat::legacy, "") ==
         " iteration      100/     100 | consumed samples:          800 | elapsed time per iteration (ms): 537.3 | "
         "learning rate: 5.822E-05 | global batch size:     8 | lm loss: 7.448950E+00 | loss scale: 1.0 | grad norm: "
         "1.303 | number of skipped iterations:   0 | number of nan iterations:   0 |");
-  MegatronTraining all = kCourse;
+  MegatronTraining all = kCourseLine;
   all.zeros = 12;
   all.params_norm = 98.7654;
   all.tflops = 12.345;
@@ -38,7 +38,7 @@ TEST_CASE("Megatron's lines: of training") {
         "iteration (ms): 537.3 | throughput per GPU (TFLOP/s/GPU): 12.3 | learning rate: 5.822199E-05 | global batch "
         "size:     8 | lm loss: 7.448950E+00 | loss scale: 1.0 | grad norm: 1.303 | num zeros: 12.0 | params norm: "
         "98.765 | number of skipped iterations:   0 | number of nan iterations:   0 |");
-  MegatronTraining skipped = kCourse;
+  MegatronTraining skipped = kCourseLine;
   skipped.loss = 0;
   skipped.grad_norm.reset();
   skipped.loss_scale = 4294967296;

@@ -7,6 +7,7 @@
 namespace isobar {
 
 void register_train(CLI::App& app);
+void register_pretrain_gpt(CLI::App& app);
 void register_sweep(CLI::App& app);
 void register_forecast(CLI::App& app);
 void register_score(CLI::App& app);

@@ -150,6 +150,7 @@ int run_command(CLI::App& app, const std::vector<std::string>& arguments) {
     // this default when they are added, so it is set first.
     app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     isobar::register_train(app);
+    isobar::register_pretrain_gpt(app);
     isobar::register_sweep(app);
     isobar::register_forecast(app);
     isobar::register_score(app);
@@ -203,6 +204,7 @@ int main(int argc, char** argv) {
   ignore_failed_write_signals();
   std::set_new_handler(end_without_memory);
   const std::string_view command = argc > 1 ? argv[1] : "";
-  if (command == "train" || command == "sweep") isobar::install_stop_handlers();  // as early as possible
+  if (command == "train" || command == "sweep" || command == "pretrain-gpt")
+    isobar::install_stop_handlers();  // as early as possible
   return run(argc, argv);
 }

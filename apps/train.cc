@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "apps/commands.h"
 #include "apps/train/config.h"
@@ -18,6 +19,7 @@
 #include "apps/train/run_folder.h"
 #include "apps/train/signals.h"
 #include "apps/train/unused_gpu.h"
+#include "apps/train_command.h"
 #include "apps/train_flags.h"
 #include "comm/nccl/nccl_ranks.h"
 #include "comm/process_ranks.h"
@@ -115,7 +117,10 @@ RunSetup setup_of(RunConfig& config, const OpenedRecipe& data, const ScheduleOpt
           .autotune = config.compute.autotune,
           .comm_report = o.comm_report,
           .ranks_differ = o.noddp,
-          .agrees_late = o.late_agreement};
+          .agrees_late = o.late_agreement,
+          .ramp = config.batch.ramp(),
+          .trace = o.trace,
+          .megatron = o.megatron};
 }
 
 // The memory that the ranks of this process, or of all processes of this host, may use.
@@ -191,6 +196,8 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   };
   if (!config.schedule.num_epochs && found.summed_up >= config.schedule.num_iters) return end_finished();
   if (folder) announce_run(*folder, config, o, device);
+  if (folder && o.megatron)
+    for (const std::string& line : o.megatron->start_lines()) folder->say(line);
   fs::path init;
   if (!o.init.empty()) init = weights_at(o.init);
   const FirstWeights weights = first_weights(found, init, o.init_partial);
@@ -245,13 +252,17 @@ void train(TrainFlags o) {
   if (o.list_keys) std::cout << describe_keys();
   if (o.list_configs) print_configs();
   if (o.list_keys || o.list_configs) return;
-  install_stop_handlers();
   find_ranks(o);
-  const TrainingRun::End end = o.are_processes() ? train_as_process(o) : train_from(o, Communicator());
-  if (end == TrainingRun::End::stopped) throw CLI::RuntimeError(kStoppedStatus);
+  train_on_ranks(std::move(o));
 }
 
 }  // namespace
+
+void train_on_ranks(TrainFlags o) {
+  install_stop_handlers();
+  const TrainingRun::End end = o.are_processes() ? train_as_process(std::move(o)) : train_from(o, Communicator());
+  if (end == TrainingRun::End::stopped) throw CLI::RuntimeError(kStoppedStatus);
+}
 
 void register_train(CLI::App& app) {
   auto flags = std::make_shared<TrainFlags>();

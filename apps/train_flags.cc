@@ -79,6 +79,7 @@ void add_tutorial_run_flags(CLI::App& command, TrainFlags& o) {
 
 // The config to start from. A resumed run uses its own.
 NamedConfig base_config(const TrainFlags& o) {
+  if (o.own_config) return *o.own_config;
   const std::string& name = o.config.config;
   if (!o.yaml_config.empty())
     return read_reference_names(load_yaml_config(o.yaml_config, name.empty() ? "base" : name), config_search_path());
@@ -265,6 +266,18 @@ NamedConfig named_config(const TrainFlags& o) {
   return named;
 }
 
+namespace {
+
+// What a front end's voice asks of the ranks follows from its flags.
+std::string voice_text(const TrainFlags& o) {
+  std::string text;
+  if (!o.megatron) return text;
+  for (const auto& [name, value] : o.megatron->arguments) text += concat('\n', name, ' ', value);
+  return text;
+}
+
+}  // namespace
+
 ProcessRanks process_ranks_of(const TrainFlags& o) {
   const MeshSizes sizes = sizes_of(o);
   ProcessRanks ranks{.launch = o.launch, .by_nccl = o.by_nccl, .timeout_seconds = o.comm_timeout};
@@ -282,7 +295,7 @@ ProcessRanks process_ranks_of(const TrainFlags& o) {
     const char* device = name_of(o.config.device_kind());
     const std::string text = concat(to_json(config).dump(), '\n', o.init, '\n', o.run_dir, '\n', o.run_num, '\n',
                                     o.resume, o.overwrite, o.init_partial, o.noddp, o.comm_report, o.late_agreement,
-                                    ' ', o.bucket_cap_mb, ' ', o.comm_timeout, ' ', device);
+                                    ' ', o.bucket_cap_mb, ' ', o.comm_timeout, ' ', device, voice_text(o));
     me.config = concat(std::hex, xxh64(std::as_bytes(std::span(text))));
     ranks.find_device = [options = o.config](const Launch& launch) { return options.use_device(launch); };
     ranks.device = o.launch.is_local_rank_known ? o.config.use_device(o.launch) : Device{o.config.device_kind(), 0};

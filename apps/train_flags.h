@@ -9,6 +9,8 @@
 #include "apps/config_options.h"
 #include "apps/train/config_file.h"
 #include "apps/train/dry_run.h"
+#include "apps/train/megatron_journal.h"
+#include "apps/train/trace_file.h"
 #include "comm/launch.h"
 #include "comm/parallel.h"
 #include "comm/process_ranks.h"
@@ -18,6 +20,11 @@ namespace isobar {
 
 struct TrainFlags {
   ConfigOptions config;
+  // Of a front end with flags of its own: its config, in the place of --config, and the voice that tells of the run.
+  std::optional<NamedConfig> own_config;
+  std::optional<MegatronVoice> megatron;
+  std::optional<TraceOptions> trace;
+
   std::string data, run_dir, init, run_num = "00";
   bool init_partial = false;
   bool resume = false, overwrite = false, list_keys = false, list_configs = false;

@@ -4,6 +4,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,17 +30,37 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::map<std::string, GptNames> kNamesOfGpt{
-    {"isobar", GptNames::isobar}, {"nanogpt", GptNames::nanogpt}, {"hf", GptNames::huggingface}};
+const std::map<std::string, GptNames> kNamesOfGpt{{"isobar", GptNames::isobar},
+                                                  {"nanogpt", GptNames::nanogpt},
+                                                  {"hf", GptNames::huggingface},
+                                                  {"megatron-core", GptNames::megatron}};
 
 struct ConvertFlags {
   std::string in, out, to;
-  std::optional<std::int64_t> rows;
+  std::optional<std::int64_t> rows, heads;
   ConfigOptions config;
 };
 
 const char* name_of_names(GptNames names) {
-  return names == GptNames::isobar ? "isobar" : names == GptNames::nanogpt ? "nanoGPT" : "Hugging Face";
+  switch (names) {
+    case GptNames::isobar:
+      return "isobar";
+    case GptNames::nanogpt:
+      return "nanoGPT";
+    case GptNames::huggingface:
+      return "Hugging Face";
+    case GptNames::megatron:
+      return "Megatron-LM's core";
+  }
+  throw_error("no such names");
+}
+
+// Those of the flag, or of the config that isobar's file has; 0: not known.
+std::int64_t heads_of(const ConvertFlags& o, const fs::path& file) {
+  if (o.heads) return *o.heads;
+  if (fs::is_directory(file)) return 0;
+  const nlohmann::ordered_json heads = stored_config(file).value("num_heads", nlohmann::ordered_json());
+  return heads.is_number_integer() ? heads.get<std::int64_t>() : 0;
 }
 
 // The rows that the table of tokens is to have: those of the flag; for other programs, as many as there are tokens.
@@ -56,11 +77,12 @@ void write_tensors(const fs::path& path, const OwnedTensors& weights) {
 }
 
 void convert_to_file(const ConvertFlags& o, ForeignWeights foreign, GptNames to) {
+  const std::int64_t heads = heads_of(o, foreign.path);
   const GptNames from = names_of_gpt(foreign);
   const std::optional<std::int64_t> rows = rows_of(o, foreign.metadata, to);
-  OwnedTensors weights = gpt_to_isobar(std::move(foreign));
+  OwnedTensors weights = gpt_to_isobar(std::move(foreign), heads);
   if (rows) set_vocabulary_rows(weights, *rows);
-  const OwnedTensors converted = gpt_from_isobar(weights, to);
+  const OwnedTensors converted = gpt_from_isobar(weights, to, heads);
   write_tensors(o.out, converted);
   std::cout << o.in << ": names of " << name_of_names(from) << "; " << o.out << ": " << converted.size()
             << " tensors with the names of " << name_of_names(to) << std::endl;
@@ -130,13 +152,19 @@ void register_weights(CLI::App& app) {
       ->add_option("--out", options->out,
                    "FILE.safetensors to write; with --to hf also a new FOLDER, with config.json and the tokenizer")
       ->required();
-  command->add_option("--to", options->to, "whose names: isobar (for train --init), nanogpt, hf (Hugging Face)")
+  command
+      ->add_option("--to", options->to,
+                   "whose names: isobar (for train --init), nanogpt, hf (Hugging Face), megatron-core")
       ->required()
-      ->check(CLI::IsMember({"isobar", "nanogpt", "hf"}));
+      ->check(CLI::IsMember({"isobar", "nanogpt", "hf", "megatron-core"}));
   command
       ->add_option("--rows", options->rows,
                    "rows that the table of tokens is to have: fewer cut the last ones, more add zeros; default: to "
                    "other programs as many as there are tokens, where isobar's file says so")
+      ->check(whole_number_from(1));
+  command
+      ->add_option("--heads", options->heads,
+                   "attention heads, by which Megatron-LM orders rows; default: those that isobar's file says")
       ->check(whole_number_from(1));
   add_set_option(*command, options->config);
   command->callback([options] { convert(*options); });

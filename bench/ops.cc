@@ -32,6 +32,7 @@
 #include "kernels/cases/replace.h"
 #include "kernels/cases/turn.h"
 #include "kernels/common/check.h"
+#include "kernels/common/run.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/gemm/onednn.h"
 

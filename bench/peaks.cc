@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/common/run.h"
 #include "kernels/cpu/amx_tiles.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/parallel.h"

@@ -12,6 +12,7 @@
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/common/math.h"
+#include "kernels/common/trace.h"
 #include "kernels/cuda/runtime.h"
 
 namespace isobar {
@@ -114,6 +115,8 @@ void Communicator::perform(Call call) const {
   check_overlap(call, rank());
   call.stream = current_stream();
   if (size() == 1) return copy_to_self(call);
+  const TracedCall traced(TraceEvent::Kind::message, name_of(call.verb), name_.c_str());
+  if (traced.is_on()) traced.set_cost({.bytes = static_cast<double>(call.payload())});
   state_->ledger.count(name_, call);
   ++*calls_;
   std::vector<std::int64_t> fewer;

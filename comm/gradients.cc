@@ -5,6 +5,7 @@
 
 #include "kernels/common/check.h"
 #include "kernels/common/math.h"
+#include "kernels/common/run.h"
 #include "kernels/elementwise.h"
 
 namespace isobar {

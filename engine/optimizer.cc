@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/adam.h"
+#include "kernels/common/run.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/grad_norm.h"
 
@@ -60,13 +61,22 @@ KeyTable LossScaleOptions::keys() {
 
 KeyTable OptimizerOptions::keys() {
   return {"The optimizer",
-          {key("optimizer", kind, "adamw decays weight matrices only").also_called({"opt"}),
+          {key("optimizer", kind, "adamw decays the weights themselves, adam adds the decay to their gradients")
+               .also_called({"opt"}),
            key("betas", betas, "decay of Adam's two moments").fraction(),
            key("eps", eps, "added to the root of Adam's second moment").greater_than(0),
            key("weight_decay", weight_decay,
                "of the weight matrices: by adamw from the weights, by adam from their gradients")
                .at_least(0)
                .also_called({"wd"}),
+           key("weight_decay_on", weight_decay_on,
+               "matrices: weight matrices and embeddings; all: biases, norms and everything else too"),
+           key("weight_decay_schedule", weight_decay_schedule,
+               "how weight_decay goes to end_weight_decay over the run: not at all, linearly, or by half a cosine")
+               .also_called({"weightdecayincrstyle"}),
+           key("end_weight_decay", end_weight_decay, "at the end of the run; see weight_decay_schedule")
+               .at_least(0)
+               .also_called({"endweightdecay"}),
            key("grad_clip", grad_clip, "largest norm of all gradients together; 0: no clipping")
                .at_least(0)
                .also_called({"gradientclipval", "maxgradnorm", "clip"}),
@@ -110,20 +120,50 @@ std::vector<FlatRange> Optimizer::ranges() const {
   return ranges;
 }
 
-void Optimizer::launch(double lr, double loss_scale) {
-  const Device device = parameters_.device();
-  const Tensor& grads = parameters_.grads();
+// One sum a range of the owned ones, of a buffer in the layout of the parameters.
+void Optimizer::launch_sums_of_squares(const Tensor& values) {
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     const auto& [range, factor] = ranges_[i];
-    ISOBAR_RUN(device, sum_of_squares,
+    ISOBAR_RUN(parameters_.device(), sum_of_squares,
                {.n = range.size(),
-                .dtype = grads.dtype(),
+                .dtype = values.dtype(),
                 .factor = factor,
-                .x = grads.slice(range.first, {range.size()}).data(),
+                .x = values.slice(range.first, {range.size()}).data(),
                 .sum = sums_.data_as<double>() + i,
                 .workspace = workspace_.data_as<double>()},
                current_stream());
   }
+}
+
+// The sum of numbers of the ranges, over all processes.
+double Optimizer::added_up(const std::vector<double>& of_ranges) {
+  sums_.set_values(of_ranges);
+  if (add_up_) add_up_(sums_);
+  double sum = 0;
+  for (const double value : sums_.to_vector()) sum += value;
+  return sum;
+}
+
+double Optimizer::weights_norm() {
+  launch_sums_of_squares(parameters_.weights());
+  return std::sqrt(added_up(sums_.to_vector()));
+}
+
+// The padding between parameters has no gradients but zeros, and is not counted.
+double Optimizer::gradient_zeros() {
+  std::vector<double> zeros, elements;
+  for (const auto& [range, factor] : ranges_) {
+    const std::vector<double> values = parameters_.grads().slice(range.first, {range.size()}).to_vector();
+    zeros.push_back(factor * static_cast<double>(std::ranges::count(values, 0.0)));
+    elements.push_back(factor * static_cast<double>(range.size()));
+  }
+  const auto trained = static_cast<double>(parameters_.count() - parameters_.frozen_count());
+  return added_up(zeros) - (added_up(elements) - trained);
+}
+
+void Optimizer::launch(double lr, double loss_scale) {
+  const Device device = parameters_.device();
+  launch_sums_of_squares(parameters_.grads());
   if (add_up_) add_up_(sums_);
   ISOBAR_RUN(device, clip_coefficient,
              {.count = sums_.numel(),
@@ -148,7 +188,9 @@ void Optimizer::launch_adam(FlatRange range, std::int64_t moments_at, double lr)
   const Tensor &weights = parameters_.weights(), &compute = parameters_.compute();
   ISOBAR_RUN(parameters_.device(), adam,
              {.n = n,
-              .decay_end = std::clamp<std::int64_t>(parameters_.decay_end() - range.first, 0, n),
+              .decay_end = options_.weight_decay_on == DecayedWeights::all
+                               ? n
+                               : std::clamp<std::int64_t>(parameters_.decay_end() - range.first, 0, n),
               .dtype = weights.dtype(),
               .compute_dtype = compute.defined() ? compute.dtype() : weights.dtype(),
               .lr = lr,

@@ -16,6 +16,7 @@
 #include "engine/keys.h"
 #include "engine/parameters.h"
 #include "engine/readback.h"
+#include "engine/schedule.h"
 #include "engine/sum_over_ranks.h"
 
 namespace isobar {
@@ -27,14 +28,30 @@ struct EnumNames<OptimizerKind> {
   static constexpr std::array names{"adam", "adamw"};
 };
 
+// What decays: the weight matrices, embeddings included, or biases, norms and everything else too.
+enum class DecayedWeights : std::uint8_t { matrices, all };
+
+template <>
+struct EnumNames<DecayedWeights> {
+  static constexpr std::array names{"matrices", "all"};
+};
+
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adam;
   std::array<double, 2> betas{0.9, 0.95};
   double eps = 1e-8, weight_decay = 0;
+  DecayedWeights weight_decay_on = DecayedWeights::matrices;
+  WeightDecayKind weight_decay_schedule = WeightDecayKind::constant;
+  double end_weight_decay = 0;
   double grad_clip = 0;  // max gradient norm; 0: no clipping
   double ema = 0;        // d below; 0: no average is kept
 
   KeyTable keys();
+
+  // Of a run of so many updates, or samples.
+  WeightDecay decay_over(std::int64_t steps) const {
+    return {.kind = weight_decay_schedule, .begin = weight_decay, .end = end_weight_decay, .steps = steps};
+  }
 };
 
 // How the loss scale of fp16 training begins and changes; the defaults are those of PyTorch's GradScaler.
@@ -88,11 +105,18 @@ class Optimizer {
   // Update number updates() + 1 with rate lr, from gradients that are multiplied by loss_scale. launch() only queues
   // the work on the device. result() waits for it, and for all earlier work of the current stream.
   void launch(double lr, double loss_scale);
+  // Of later updates, in the place of options.weight_decay.
+  void set_weight_decay(double weight_decay) { options_.weight_decay = weight_decay; }
   UpdateResult result(double loss_scale);
   UpdateResult step(double lr, double loss_scale = 1) {
     launch(lr, loss_scale);
     return result(loss_scale);
   }
+
+  // The root of the sum of squares of all weights that have gradients, and the number of gradients that are 0 (those of
+  // the last pass). All processes together own the whole model, and all call it.
+  double weights_norm();
+  double gradient_zeros();
 
   std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t updates) { updates_ = updates; }
@@ -111,6 +135,8 @@ class Optimizer {
   void swap_average() const;
 
  private:
+  void launch_sums_of_squares(const Tensor& values);
+  double added_up(const std::vector<double>& of_ranges);
   void launch_adam(FlatRange range, std::int64_t moments_at, double lr) const;
   // Calls visit(weights, average) for every owned range that is not empty.
   template <class Visit>

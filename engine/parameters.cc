@@ -11,6 +11,7 @@
 #include "kernels/common/math.h"
 #include "kernels/common/name_pattern.h"
 #include "kernels/common/rng.h"
+#include "kernels/common/run.h"
 #include "kernels/common/suggestions.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/elementwise.h"

@@ -37,7 +37,7 @@ bool shortens_decay(WarmupRule rule) {
   return rule == WarmupRule::megatron || rule == WarmupRule::nanogpt;
 }
 
-std::int64_t decay_length(WarmupRule rule, std::int64_t steps, std::int64_t warmup) {
+double decay_length(WarmupRule rule, double steps, double warmup) {
   return shortens_decay(rule) ? steps - warmup : steps;
 }
 
@@ -45,19 +45,18 @@ std::int64_t decay_length(WarmupRule rule, std::int64_t steps, std::int64_t warm
 
 double LearningRate::at(std::int64_t t) const {
   const std::int64_t n = rule == WarmupRule::unet ? t + 1 : t;
-  const auto warm = [&](std::int64_t done, std::int64_t of) {
-    return warmup_lr + (base - warmup_lr) * (static_cast<double>(done) / static_cast<double>(of));
-  };
+  const auto done = static_cast<double>(n);
+  const auto warm = [&](double part, double of) { return warmup_lr + (base - warmup_lr) * (part / of); };
   if (warmup <= 0) return decayed(t);
   switch (rule) {
     case WarmupRule::tutorial:
-      return std::min(warm(t + 1, warmup), decayed(t));
+      return std::min(warm(done + 1, warmup), decayed(t));
     case WarmupRule::unet:
-      return n < warmup ? warm(n, warmup) : decayed(t);
+      return done < warmup ? warm(done, warmup) : decayed(t);
     case WarmupRule::megatron:
-      return n <= warmup ? warm(n, warmup) : decayed(t);
+      return done <= warmup ? warm(done, warmup) : decayed(t);
     case WarmupRule::nanogpt:
-      return n < warmup ? warm(n + 1, warmup + 1) : decayed(t);
+      return done < warmup ? warm(done + 1, warmup + 1) : decayed(t);
   }
   throw_error("no such warmup");
 }
@@ -65,10 +64,10 @@ double LearningRate::at(std::int64_t t) const {
 // The rate without a warmup.
 double LearningRate::decayed(std::int64_t t) const {
   const std::int64_t held = t - t % interval, n = rule == WarmupRule::unet ? held + 1 : held;
-  const std::int64_t first = warms_up_apart(rule) ? warmup : 0;
-  const std::int64_t length = decay_length(rule, steps, warmup);
-  const std::int64_t position = std::max<std::int64_t>(n - first, 0);
-  const double progress = std::min(static_cast<double>(position) / static_cast<double>(length), 1.0);
+  const double first = warms_up_apart(rule) ? warmup : 0;
+  const double length = decay_length(rule, static_cast<double>(steps), warmup);
+  const double position = std::max(static_cast<double>(n) - first, 0.0);
+  const double progress = std::min(position / length, 1.0);
   const auto between = [&](double shape) { return end + (base - end) * shape; };
   switch (kind) {
     case ScheduleKind::constant:
@@ -79,16 +78,24 @@ double LearningRate::decayed(std::int64_t t) const {
       return between(1 - progress);
     case ScheduleKind::inverse_square_root:
       if (position > length) return end;
-      return std::max(end, base * std::sqrt(static_cast<double>(std::max<std::int64_t>(warmup, 1))) /
-                               std::sqrt(static_cast<double>(std::max<std::int64_t>(n, 1))));
+      return std::max(
+          end, base * std::sqrt(std::max(warmup, 1.0)) / std::sqrt(static_cast<double>(std::max<std::int64_t>(n, 1))));
     case ScheduleKind::wsd: {
-      const double done = static_cast<double>(position - (length - wsd_iters)) / static_cast<double>(wsd_iters);
+      const auto falling = static_cast<double>(wsd_iters);
+      const double done = (position - (length - falling)) / falling;
       return between(wsd_shape(wsd, std::clamp(done, 0.0, 1.0)));
     }
     case ScheduleKind::step:
-      return std::max(end, base * std::pow(gamma, static_cast<double>(position / every)));
+      return std::max(end, base * std::pow(gamma, std::floor(position / static_cast<double>(every))));
   }
   throw_error("no such schedule");
+}
+
+double WeightDecay::at(std::int64_t n) const {
+  if (kind == WeightDecayKind::constant) return begin;
+  if (n > steps) return end;
+  const double ratio = static_cast<double>(n) / static_cast<double>(steps);
+  return begin + (end - begin) * (kind == WeightDecayKind::linear ? ratio : cosine_of(1 - ratio));
 }
 
 double scaled_rate(double lr, BatchScaling rule, std::int64_t batch, std::int64_t reference_batch) {
@@ -159,6 +166,17 @@ KeyTable ScheduleOptions::keys() {
            .at_least(1)
            .also_called({"lrwsddecayiters"}),
        key("wsd_decay", wsd_decay, "of lr_schedule wsd: how it falls").also_called({"lrwsddecaystyle"}),
+       key("decay_samples", decay_samples,
+           "with warmup_rule megatron: samples of updates, in the place of decay_iters, warmup and wsd_iters, which "
+           "then mean nothing, as lr_step does; null: iterations")
+           .at_least(1)
+           .also_called({"lrdecaysamples"}),
+       key("warmup_samples", warmup_samples, "with decay_samples: samples over which the rate grows; may be a fraction")
+           .at_least(0)
+           .also_called({"lrwarmupsamples"}),
+       key("wsd_samples", wsd_samples, "with decay_samples: of lr_schedule wsd, the samples of its decay")
+           .at_least(1)
+           .also_called({"lrwsddecaysamples"}),
        key("batch_lr_scaling", batch_lr_scaling,
            "multiplies lr by (the root of) global_batch_size / reference_batch_size")
            .in_yaml({"lr_schedule.scaling"}),
@@ -167,16 +185,31 @@ KeyTable ScheduleOptions::keys() {
            .in_yaml({"base_batch_size"})},
       [this](const KeyOrigins& origins) {
         ISOBAR_CHECK(end_lr <= lr, origins.where("end_lr"), " must be at most lr (", lr, "), not ", end_lr);
+        if (decay_samples) return check_samples(origins);
         const bool depends_on_data = decay_epochs || (num_epochs && !decay_iters);
         if (depends_on_data) return;  // of_run() checks the rest
         const std::int64_t steps = decay_iters.value_or(num_iters);
         ISOBAR_CHECK(!shortens_decay(warmup_rule) || warmup < steps, origins.where("warmup"), " must be below ",
                      decay_iters ? "decay_iters (" : "num_iters (", steps, ") with warmup_rule ",
                      name_of_enum(warmup_rule), ", not ", warmup);
-        const std::int64_t decay = decay_length(warmup_rule, steps, warmup);
+        const auto decay = static_cast<std::int64_t>(
+            decay_length(warmup_rule, static_cast<double>(steps), static_cast<double>(warmup)));
         ISOBAR_CHECK(lr_schedule != ScheduleKind::wsd || wsd_iters <= decay, origins.where("wsd_iters"),
                      " must be at most the ", decay, " iterations after the warmup, not ", wsd_iters);
       }};
+}
+
+void ScheduleOptions::check_samples(const KeyOrigins& origins) const {
+  ISOBAR_CHECK(warmup_rule == WarmupRule::megatron, origins.where("decay_samples"), " needs warmup_rule megatron, not ",
+               name_of_enum(warmup_rule));
+  ISOBAR_CHECK(lr_schedule != ScheduleKind::step, origins.where("decay_samples"),
+               " does not fit lr_schedule step, which goes by iterations");
+  ISOBAR_CHECK(warmup_samples < static_cast<double>(*decay_samples), origins.where("warmup_samples"),
+               " must be below decay_samples (", *decay_samples, "), not ", warmup_samples);
+  ISOBAR_CHECK(lr_schedule != ScheduleKind::wsd ||
+                   static_cast<double>(wsd_samples) <= static_cast<double>(*decay_samples) - warmup_samples,
+               origins.where("wsd_samples"), " must be at most the samples between warmup_samples and decay_samples, ",
+               "not ", wsd_samples);
 }
 
 ScheduleOptions ScheduleOptions::of_run(std::int64_t iterations_per_epoch) const {
@@ -193,20 +226,23 @@ ScheduleOptions ScheduleOptions::of_run(std::int64_t iterations_per_epoch) const
 }
 
 LearningRate ScheduleOptions::learning_rate(std::int64_t global_batch_size, std::int64_t iterations_per_epoch) const {
-  const std::int64_t interval = lr_step == RateStep::epoch ? iterations_per_epoch : 1;
+  const std::int64_t interval = lr_step == RateStep::epoch && !decay_samples ? iterations_per_epoch : 1;
   const bool is_scaled = batch_lr_scaling != BatchScaling::none && global_batch_size > reference_batch_size;
   return {.kind = lr_schedule,
           .base = scaled_rate(lr, batch_lr_scaling, global_batch_size, reference_batch_size),
           .end = end_lr,
           .rule = warmup_rule,
-          .warmup = warmup_rule == WarmupRule::unet && !is_scaled ? 0 : warmup,
+          .warmup = decay_samples                                   ? warmup_samples
+                    : warmup_rule == WarmupRule::unet && !is_scaled ? 0.0
+                                                                    : static_cast<double>(warmup),
           .warmup_lr = warmup_lr,
-          .steps = decay_iters.value_or(num_iters),
+          .steps = decay_samples ? *decay_samples : decay_iters.value_or(num_iters),
           .interval = interval,
           .gamma = lr_gamma,
           .every = lr_decay_every * interval,
           .wsd = wsd_decay,
-          .wsd_iters = wsd_iters};
+          .wsd_iters = decay_samples ? wsd_samples : wsd_iters,
+          .by_samples = decay_samples.has_value()};
 }
 
 }  // namespace isobar

@@ -23,6 +23,17 @@
 // After its length a decay stays at `end` (constant and step continue). If lr_step is `epoch`, the decay uses the t of
 // the epoch's beginning; the warmup counts iterations. The formulas are those of PyTorch's CosineAnnealingLR (closed
 // form), LinearLR, StepLR and ExponentialLR. Megatron does not count skipped updates, the others do.
+//
+// With decay_samples, t, W, T and wsd count samples of updates that were applied, as Megatron-LM does: W need not be a
+// multiple of the batch, which may grow.
+//
+// Weight decay has a schedule too. Of N samples or updates of the run, after n of them, with r = n / N:
+//
+//   constant  weight_decay
+//   linear    weight_decay + (end_weight_decay - weight_decay) · r
+//   cosine    weight_decay + (end_weight_decay - weight_decay) · ½(1 + cos π(1 - r))        behind N: end_weight_decay
+//
+//   source  NVIDIA/Megatron-LM, its schedule of optimizer parameters
 #pragma once
 
 #include <array>
@@ -44,7 +55,7 @@ struct LearningRate {
   double base = 5e-4;  // lr0
   double end = 0;
   WarmupRule rule = WarmupRule::tutorial;
-  std::int64_t warmup = 0;  // W
+  double warmup = 0;  // W
   double warmup_lr = 0;
   std::int64_t steps = 1;     // T
   std::int64_t interval = 1;  // iterations in which the decay is constant: 1, or those of an epoch
@@ -52,14 +63,25 @@ struct LearningRate {
   std::int64_t every = 1;     // for step, in iterations
   WsdDecay wsd = WsdDecay::exponential;
   std::int64_t wsd_iters = 1;
+  bool by_samples = false;  // W, T and wsd_iters are samples, and so is t
 
-  // The rate of update t + 1, after t updates.
+  // The rate of the next update, after t updates, or updates of t samples.
   double at(std::int64_t t) const;
   // Whether t counts updates that were skipped because a gradient overflowed in fp16.
   bool counts_skipped() const { return rule != WarmupRule::megatron; }
 
  private:
   double decayed(std::int64_t t) const;
+};
+
+enum class WeightDecayKind : std::uint8_t { constant, linear, cosine };
+
+struct WeightDecay {
+  WeightDecayKind kind = WeightDecayKind::constant;
+  double begin = 0, end = 0;
+  std::int64_t steps = 1;  // N
+
+  double at(std::int64_t n) const;
 };
 
 enum class BatchScaling : std::uint8_t { none, sqrt, linear };
@@ -84,6 +106,10 @@ struct EnumNames<RateStep> {
   static constexpr std::array names{"iteration", "epoch"};
 };
 template <>
+struct EnumNames<WeightDecayKind> {
+  static constexpr std::array names{"constant", "linear", "cosine"};
+};
+template <>
 struct EnumNames<BatchScaling> {
   static constexpr std::array names{"none", "sqrt", "linear"};
 };
@@ -104,6 +130,10 @@ struct ScheduleOptions {
   std::int64_t lr_decay_every = 1;  // in iterations or epochs: see lr_step
   std::int64_t wsd_iters = 1;
   WsdDecay wsd_decay = WsdDecay::exponential;
+  // In samples, in the place of decay_iters, warmup and wsd_iters; null: these count.
+  std::optional<std::int64_t> decay_samples = {};
+  double warmup_samples = 0;
+  std::int64_t wsd_samples = 1;
   BatchScaling batch_lr_scaling = BatchScaling::none;
   std::int64_t reference_batch_size = 16;
 
@@ -119,6 +149,9 @@ struct ScheduleOptions {
 
   // For a run with this number of samples an update, and this number of updates an epoch.
   LearningRate learning_rate(std::int64_t global_batch_size, std::int64_t iterations_per_epoch = 1) const;
+
+ private:
+  void check_samples(const KeyOrigins& origins) const;
 };
 
 }  // namespace isobar

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "kernels/common/run.h"
 #include "kernels/elementwise.h"
 
 namespace isobar {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/common/checked_size.h"
+#include "kernels/common/run.h"
 #include "kernels/copy_strided.h"
 #include "kernels/elementwise.h"
 

@@ -5,6 +5,7 @@
 
 #include "engine/stream.h"
 #include "kernels/common/check.h"
+#include "kernels/common/run.h"
 #include "kernels/copy_strided.h"
 
 namespace isobar {

@@ -167,7 +167,8 @@ void Journal::summary(const Result& result, const ValidationMetrics& metrics, co
   folder_.write_summary(summary);
   folder_.log(report.table);
   if (!test) return;
-  folder_.log(concat("test loss ", result.test->loss(), ", with the best weights",
+  folder_.log(concat("test loss ", result.test->loss(),
+                     result.test_is_of_best ? ", with the best weights" : ", with the last weights",
                      result.test_iteration < 0 ? "" : concat(", of iteration ", result.test_iteration)));
   folder_.log(test->table);
 }

@@ -82,6 +82,7 @@ class Journal {
     std::vector<std::pair<std::string, std::int64_t>> layout = {};  // {"dp", 2}, ...
     const Metrics* test = nullptr;                                  // of the test set; null: no test set
     std::int64_t test_iteration = -1;  // iteration of the weights scored on the test set; -1: unknown
+    bool test_is_of_best = true;       // whether these are the best ones, or the last
   };
   void summary(const Result& result, const ValidationMetrics& metrics, const Task& task);
 

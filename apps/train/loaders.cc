@@ -1,6 +1,7 @@
 #include "apps/train/loaders.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -11,7 +12,8 @@ namespace isobar {
 
 namespace {
 
-constexpr double kMaxWorkers = 256;  // threads that read; more would only wait for each other
+constexpr double kMaxRampSamples = 1 << 24;  // of a batch that grows; a table has each of its iterations
+constexpr double kMaxWorkers = 256;          // threads that read; more would only wait for each other
 
 LoaderOptions loader_options(const ReadingOptions& reading, const BatchCut& cut, Device device) {
   return {.cut = cut,
@@ -63,11 +65,53 @@ KeyTable BatchOptions::keys() {
        key("incomplete_batch", incomplete_batch,
            "the samples at an epoch's end that make no whole batch are left out, or are a smaller batch; a validation "
            "uses every sample")
-           .also_called({"droplast"})},
+           .also_called({"droplast"}),
+       key("loss_mean", loss_mean,
+           "what the loss of a batch is the mean of: targets (all that count, however they are cut), or micro_batches "
+           "(the means of all parts of all ranks, as in Megatron-LM: it depends on the cut where parts count "
+           "differently many)"),
+       key("batch_rampup", batch_rampup,
+           "[START, INCREMENT, SAMPLES]: the batch grows from START by INCREMENT to global_batch_size, over the first "
+           "SAMPLES samples; all of them are multiples of a part. Null: it is constant")
+           .at_least(1)
+           .also_called({"rampupbatchsize"})},
       [this](const KeyOrigins& origins) {
+        check_ramp(origins);
         ISOBAR_CHECK(global_batch_size >= grad_accumulation, origins.where("global_batch_size"),
                      " must be at least grad_accumulation (", grad_accumulation, "), not ", global_batch_size);
       }};
+}
+
+void BatchOptions::check_ramp(const KeyOrigins& origins) const {
+  if (!batch_rampup) return;
+  const std::vector<double>& r = *batch_rampup;
+  const bool is_whole = std::ranges::all_of(r, [](double number) { return number == std::floor(number); });
+  ISOBAR_CHECK(r.size() == 3 && is_whole && r[2] < kMaxRampSamples, origins.where("batch_rampup"),
+               " must be three whole numbers: START, INCREMENT, SAMPLES");
+  const auto start = static_cast<std::int64_t>(r[0]), increment = static_cast<std::int64_t>(r[1]);
+  ISOBAR_CHECK(start <= global_batch_size && (global_batch_size - start) % increment == 0,
+               origins.where("batch_rampup"), ": from ", start, " by ", increment, " the batch does not reach ",
+               global_batch_size, ", which is global_batch_size");
+  const std::int64_t part = global_batch_size / grad_accumulation;
+  ISOBAR_CHECK(global_batch_size % grad_accumulation == 0 && start % part == 0 && increment % part == 0,
+               origins.where("batch_rampup"), ": ", start, " and ", increment, " must be multiples of a part, of ",
+               part, " samples (global_batch_size / grad_accumulation)");
+  ISOBAR_CHECK(start == global_batch_size || incomplete_batch == IncompleteBatch::drop, origins.where("batch_rampup"),
+               " does not fit incomplete_batch keep");
+}
+
+BatchRamp BatchOptions::ramp() const {
+  if (!batch_rampup) return BatchRamp(global_batch_size);
+  const auto whole = [&](std::size_t i) { return static_cast<std::int64_t>((*batch_rampup)[i]); };
+  return {global_batch_size, whole(0), whole(1), whole(2)};
+}
+
+BatchOptions BatchOptions::after(std::int64_t iterations) const {
+  BatchOptions now = *this;
+  if (!batch_rampup) return now;
+  now.global_batch_size = ramp().batch_after(iterations);
+  now.grad_accumulation = now.global_batch_size / (global_batch_size / grad_accumulation);
+  return now;
 }
 
 BatchCut BatchOptions::cut(std::int64_t rank, std::int64_t ranks) const {

@@ -6,7 +6,9 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <vector>
 
+#include "apps/train/batch_ramp.h"
 #include "data/batch_cut.h"
 #include "data/loader.h"
 #include "data/upload.h"
@@ -30,13 +32,28 @@ struct EnumNames<IncompleteBatch> {
   static constexpr std::array names{"drop", "keep"};
 };
 
+// What the loss of a batch is the mean of: of all its targets, or of the means of its parts (micro-batches) on every
+// data-parallel rank, as Megatron-LM has it.
+enum class LossMean : std::uint8_t { targets, micro_batches };
+
+template <>
+struct EnumNames<LossMean> {
+  static constexpr std::array names{"targets", "micro_batches"};
+};
+
 // The number of samples of an update: options of the config.
 struct BatchOptions {
   std::int64_t global_batch_size = 16;
   std::int64_t grad_accumulation = 1;
   IncompleteBatch incomplete_batch = IncompleteBatch::drop;
+  LossMean loss_mean = LossMean::targets;
+  std::optional<std::vector<double>> batch_rampup = {};  // start, increment, samples; null: global_batch_size, always
 
   KeyTable keys();
+
+  BatchRamp ramp() const;
+  // The same for one iteration: its batch, and as many parts as that has.
+  BatchOptions after(std::int64_t iterations) const;
 
   // How the order of the training samples is split into batches and parts, for rank `rank` of `ranks` data-parallel
   // ranks. Throws Error if a part has fewer samples than there are ranks: some ranks would have nothing to do.
@@ -46,6 +63,9 @@ struct BatchOptions {
   std::int64_t iterations_per_epoch(std::int64_t samples) const { return cut().batches(samples); }
   // Error if the training set has fewer samples than a batch
   void check_fits(const Dataset& train) const;
+
+ private:
+  void check_ramp(const KeyOrigins& origins) const;
 };
 
 // Which data-parallel rank this is (BatchCut), and which rows of every picture it reads if ranks hold bands

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "engine/tape.h"
+#include "kernels/common/run.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/elementwise.h"
 
@@ -25,8 +26,9 @@ Passes::Passes(Task& task, const BatchOptions& batch, const ComputeOptions& comp
   stream_on_host_ = Tensor::over(transfer_memory(stream_.bytes(), task.device()), {1}, DType::fp64);
 }
 
-void Passes::begin(std::int64_t iteration, double gradient_scale) {
+void Passes::begin(std::int64_t iteration, double gradient_scale, std::optional<std::int64_t> parts) {
   iteration_ = iteration;
+  parts_ = parts.value_or(batch_.grad_accumulation);
   gradient_scale_ = gradient_scale;
   if (!stream_.defined()) return;
   const std::uint64_t stream = first_stream();
@@ -76,7 +78,7 @@ void Passes::end_gradients(bool have_sums_begun) {
 double Passes::sum_of_losses() const {
   double sum = 0;
   const std::vector<double> losses = losses_read_.values();
-  for (std::size_t part = 0; part < losses.size(); ++part)
+  for (std::size_t part = 0; part < static_cast<std::size_t>(parts_); ++part)
     if (std::isfinite(shares_[part])) sum += losses[part] / (shares_[part] / parallel_.dp.size());
   return sum;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "apps/train/loaders.h"
@@ -21,8 +22,8 @@ class Passes {
          GradientReducer* reducer, bool is_captured);
 
   // Before the passes of an iteration. `gradient_scale`: the factor that the summed gradients will carry. The passes of
-  // the last iteration have ended on the device.
-  void begin(std::int64_t iteration, double gradient_scale);
+  // the last iteration have ended on the device. parts: of this iteration, at most grad_accumulation; none: so many.
+  void begin(std::int64_t iteration, double gradient_scale, std::optional<std::int64_t> parts = {});
   // A part's share of the whole batch (StepPart::share), before its pass.
   void set_share(std::int64_t part, double share);
 
@@ -39,7 +40,7 @@ class Passes {
   // batch. The host has waited for the device.
   double sum_of_losses() const;
 
-  std::int64_t parts() const { return batch_.grad_accumulation; }
+  std::int64_t parts() const { return parts_; }
   Device device() const { return task_.device(); }
 
  private:
@@ -51,7 +52,7 @@ class Passes {
   const Parallel& parallel_;
   GradientReducer* reducer_;
   std::uint64_t seed_;
-  std::int64_t iteration_ = 0;
+  std::int64_t iteration_ = 0, parts_ = 1;
   double gradient_scale_ = 1;
   Tensor losses_;  // [parts]
   Readback losses_read_;

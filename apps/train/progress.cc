@@ -191,6 +191,7 @@ void Progress::update(std::int64_t done, double loss) {
 }
 
 void Progress::show() {
+  if (!options_.is_shown) return;
   if (terminal_) {
     // One column stays free: some terminals wrap a full line.
     const std::string bar = format_bar(state(), columns_of(options_.stream) - 1, unicode_);

@@ -46,6 +46,7 @@ class Progress {
     std::FILE* stream = stdout;
     double seconds_between_bars = 0.1;
     double seconds_between_lines = 10;  // if the stream is not a terminal
+    bool is_shown = true;               // false: neither bars nor lines
   };
 
   explicit Progress(Options options);

@@ -47,6 +47,15 @@ std::string about_frozen(const Parameters& parameters) {
   return frozen > 0 ? concat(", ", frozen, " of them frozen,") : "";
 }
 
+// 0 where ranks form no pipeline.
+template <class Ranks>
+int pipeline_rank(const Ranks& ranks) {
+  if constexpr (requires { ranks.pp.rank(); })
+    return ranks.pp.rank();
+  else
+    return 0;
+}
+
 bool profiling_is_on() {
   const char* value = std::getenv("ENABLE_PROFILING");
   return value != nullptr && std::string_view(value) == "1";
@@ -72,6 +81,7 @@ TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& para
   if (also_metrics_) also_.reset(new EvaluationSet(loaders.judged(*sets.also_valid, parallel.dp.size())));
   if (setup_.agrees_late) agreement_.emplace(parallel_.world, 2, task_.device());
   if (folder != nullptr) begin_record(*folder, checkpoint);
+  begin_megatron();
   parallel_.world.barrier();  // the store has put the checkpoint back under its own name
   if (checkpoint) restore({checkpoint->step, checkpoint_folder(setup_.folder, checkpoint->step)});
   if (!record_) return;
@@ -89,14 +99,21 @@ TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& para
 void TrainingRun::begin_record(RunFolder& folder, const std::optional<Checkpoint>& checkpoint) {
   const auto samples = static_cast<double>(setup_.global_batch_size);
   const auto purge_step = folder.is_resumed() ? std::optional(checkpoint ? first_iteration_ + 1 : 0) : std::nullopt;
-  record_.emplace(
-      folder, setup_.options.keep_checkpoints,
-      RunFacts{.samples_per_iteration = samples,
-               .has_loss_scale = task_.parameters().activation_dtype() == DType::fp16,
-               .precision = setup_.precision,
-               .log_style = task_.log_style()},
-      purge_step,
-      Progress::Options{.first = first_iteration_, .total = setup_.num_iters, .samples_per_iteration = samples});
+  record_.emplace(folder, setup_.options.keep_checkpoints,
+                  RunFacts{.samples_per_iteration = samples,
+                           .has_loss_scale = task_.parameters().activation_dtype() == DType::fp16,
+                           .precision = setup_.precision,
+                           .log_style = task_.log_style()},
+                  purge_step,
+                  Progress::Options{.first = first_iteration_,
+                                    .total = setup_.num_iters,
+                                    .samples_per_iteration = samples,
+                                    .is_shown = !setup_.megatron},
+                  setup_.megatron ? CheckpointNames::megatron : CheckpointNames::isobar);
+  if (setup_.megatron)
+    record_->megatron.emplace(
+        *setup_.megatron, setup_.config, [&folder](const std::string& line) { folder.say(line); }, purge_step,
+        first_iteration_);
   folder.keep_layout({parallel_.dp.size(), parallel_.tp.size(), parallel_.cp.size()});
   log("Configuration: " + setup_.config.dump(), /*show=*/false);
   record_->journal.config(setup_.config, first_iteration_);
@@ -109,6 +126,27 @@ void TrainingRun::begin_record(RunFolder& folder, const std::optional<Checkpoint
   }
   log("rank 0, data loader initialized");
   for (const std::string& note : setup_.notes) log(note);
+}
+
+// All ranks tell what they hold, those of other data-parallel ranks the same as the first ones.
+void TrainingRun::begin_megatron() {
+  if (!setup_.megatron) return;
+  const auto held = static_cast<double>(task_.parameters().held());
+  std::vector<double> of_ranks(3 * static_cast<std::size_t>(parallel_.world.size()), 0.0);
+  const auto mine = 3 * static_cast<std::size_t>(parallel_.world.rank());
+  if (parallel_.dp.rank() == 0 && parallel_.cp.rank() == 0) of_ranks[mine + 2] = held;
+  of_ranks[mine] = static_cast<double>(parallel_.tp.rank());
+  of_ranks[mine + 1] = static_cast<double>(pipeline_rank(parallel_));
+  parallel_.world.all_reduce(of_ranks);
+  if (!record_) return;
+  MegatronRun run{
+      .iterations = setup_.num_iters,
+      .samples = {loaders_.train_samples(), loaders_.valid().samples(), test_ == nullptr ? 0 : test_->samples()}};
+  for (std::size_t at = 0; at < of_ranks.size(); at += 3)
+    if (of_ranks[at + 2] > 0)
+      run.parameters.push_back({static_cast<std::int64_t>(of_ranks[at]), static_cast<std::int64_t>(of_ranks[at + 1]),
+                                static_cast<std::int64_t>(of_ranks[at + 2])});
+  record_->megatron->begin(run);
 }
 
 void TrainingRun::log(const std::string& line, bool show) const {
@@ -143,6 +181,7 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
   }
   saved_iteration_ = trainer_.iteration();
   log(lines_->resumed(checkpoint.folder.string(), trainer_.iteration()));
+  if (record_ && record_->megatron) record_->megatron->loaded(trainer_.iteration(), setup_.folder.string());
 }
 
 TrainingRun::End TrainingRun::train() {
@@ -152,10 +191,11 @@ TrainingRun::End TrainingRun::train() {
   stop_ = is_true_on_any(parallel_.world, stop_requested());
   if (validation_pending_) {
     make_up_for_validation();
-  } else if (saved_iteration_ < 0) {
+  } else if (saved_iteration_ < 0 && setup_.options.validate_at_start) {
     validate();
   }
-  while (!at_end() && !stop_) {
+  if (record_ && record_->megatron) record_->megatron->training_begins();
+  while (!at_end() && !stop_ && !pauses()) {
     step();
     if (due(0) && record_) record_->journal.epoch_end(trainer_.iteration(), epoch(), epoch_, trainer_.lr_after());
     if (due(setup_.options.validate_every)) validate();
@@ -166,13 +206,35 @@ TrainingRun::End TrainingRun::train() {
   if (setup_.comm_report) report_communication();
   report_uncounted();
   if (at_end() && !validation_pending_ && finish()) return End::finished;
-  if (record_) record_->progress.finish();
+  const std::string after = concat(" after iteration ", trainer_.iteration(), " of ", setup_.num_iters);
+  if (!stop_ && !pause_.empty()) return stop(concat("paused", after, ", ", pause_), End::paused);
   const std::string signal = stop_signal_name();
-  const std::string why = concat("stopped by ", signal.empty() ? "a signal to another rank" : signal,
-                                 " after iteration ", trainer_.iteration(), " of ", setup_.num_iters);
+  return stop(concat("stopped by ", signal.empty() ? "a signal to another rank" : signal, after), End::stopped);
+}
+
+TrainingRun::End TrainingRun::stop(const std::string& why, End end) {
+  if (record_) record_->progress.finish();
   log(concat(why, "; a checkpoint is written to ", setup_.folder.string(), ": run again with --resume"));
   if (record_) record_->folder.mark_stopped(why);
-  return End::stopped;
+  if (record_ && record_->megatron)
+    record_->megatron->exits(end == End::stopped ? "exiting program after receiving SIGTERM."
+                                                 : concat("exiting program ", pause_));
+  return end;
+}
+
+// Between two iterations; all ranks decide alike.
+bool TrainingRun::pauses() {
+  const RunOptions& options = setup_.options;
+  const bool has_stepped = trainer_.iteration() > first_iteration_;
+  if (options.exit_interval && has_stepped && trainer_.iteration() % *options.exit_interval == 0)
+    pause_ = concat("at iteration ", trainer_.iteration());
+  if (options.exit_duration_mins > 0 && has_stepped) {
+    constexpr double kSecondsPerMinute = 60;
+    const double minutes = seconds_since(start_) / kSecondsPerMinute;
+    if (is_true_on_any(parallel_.world, minutes > options.exit_duration_mins))
+      pause_ = concat("after ", minutes, " minutes");
+  }
+  return !pause_.empty();
 }
 
 void TrainingRun::choose_algorithms() {
@@ -205,13 +267,15 @@ void TrainingRun::begin_stage() {
 void TrainingRun::step() {
   begin_stage();
   mark_profiler_window();
-  if (trainer_.iteration() % loaders_.iterations_per_epoch() == 0) epoch_ = {};
+  begin_trace();
+  if (consumed(trainer_.iteration()) % samples_per_epoch() == 0) epoch_ = {};
   const Clock::time_point start = Clock::now();
   const CommLedger before = setup_.comm_report ? parallel_.world.ledger() : CommLedger();
   const StepResult result = trainer_.step([this] { return loaders_.next(); },
                                           [this](bool for_next_step) {
                                             if (!for_next_step || is_followed()) loaders_.read_ahead();
                                           });
+  end_trace();
   log_notices();
   is_validated_ = false;
   if (step_) agree(agreement_->values());  // on the step before: the host has just waited for the device
@@ -230,6 +294,27 @@ void TrainingRun::step() {
     traffic_ += parallel_.world.ledger().since(before);
     predicted_ += predicted_traffic();
   }
+}
+
+// Before a step; on the first rank only.
+void TrainingRun::begin_trace() {
+  if (!record_ || !setup_.trace || !setup_.trace->has(trainer_.iteration())) return;
+  if (!trace_)
+    trace_ = std::make_unique<Trace>([device = task_.device()] {
+      if (device.kind != DeviceKind::cpu) gpu::synchronize(device, current_stream());
+    });
+  trace_->open(TraceEvent::Kind::range, concat(kStepInTrace, trainer_.iteration()));
+}
+
+void TrainingRun::end_trace() {
+  if (!trace_) return;
+  trace_->close();
+  if (setup_.trace->has(trainer_.iteration()) && !at_end()) return;
+  const std::vector<TraceEvent> events = trace_->events();
+  trace_.reset();
+  const std::filesystem::path file = write_trace(setup_.trace->folder, events, task_.device());
+  for (const std::string& line : kernel_table(events)) log(line);
+  log(concat("trace: ", file.string()));
 }
 
 // During a step: whether the next one reads the same view of the samples.
@@ -270,15 +355,50 @@ void TrainingRun::note(const Step& step) {
   if (record_ && iteration == 1) record_->journal.initial_loss(result.loss);
   if (record_ && is_logged) record_->journal.train(iteration, epoch_of(iteration), result, since_line_);
   if (is_logged) since_line_ = {};
+  if (setup_.megatron) tell_megatron(step);
   if (record_) record_->progress.update(iteration, result.loss);
   if (total_.iterations == 1) log(memory_line("after the first iteration"), /*show=*/false);
+}
+
+// All ranks have their part in it.
+void TrainingRun::tell_megatron(const Step& step) {
+  const MegatronVoice& voice = *setup_.megatron;
+  const std::int64_t iteration = step.iteration;
+  phases_.add(step.result);
+  const bool ends = iteration % voice.log_every == 0;
+  const bool draws = !voice.tensorboard_folder.empty() && iteration % voice.tensorboard_every == 0;
+  MegatronIteration told{.iteration = iteration,
+                         .samples = step.result.samples,
+                         .consumed_samples = consumed(iteration),
+                         .result = step.result,
+                         .seconds = step.seconds};
+  if (voice.params_norm && (ends || draws)) told.params_norm = trainer_.weights_norm();
+  if (voice.zeros && (ends || draws)) told.zeros = trainer_.gradient_zeros();
+  const std::vector<MegatronTimer> timers = ends ? timers_of_interval() : std::vector<MegatronTimer>();
+  if (record_) record_->megatron->iteration(told, timers);
+}
+
+// For an iteration, in the mean over the interval.
+std::vector<MegatronTimer> TrainingRun::timers_of_interval() {
+  const MegatronVoice& voice = *setup_.megatron;
+  std::vector<double> most = of_level(std::exchange(phases_, {}), voice.timing_level), least;
+  for (double& seconds : most) seconds *= 1000 / static_cast<double>(voice.log_every);
+  for (const double seconds : most) least.push_back(-seconds);
+  if (most.empty()) return {};
+  parallel_.world.all_reduce(most, Reduce::max);
+  parallel_.world.all_reduce(least, Reduce::max);
+  const std::vector<std::string> names = megatron_timer_names(voice.timing_level);
+  std::vector<MegatronTimer> timers;
+  for (std::size_t i = 0; i < names.size(); ++i) timers.push_back({names[i], -least[i], most[i]});
+  return timers;
 }
 
 // Of the iterations of this process.
 void TrainingRun::report_uncounted() const {
   if (total_.uncounted == 0) return;
   log(concat("iterations ", trainer_.iteration() - total_.iterations + 1, " to ", trainer_.iteration(), ": ",
-             total_.uncounted, " of ", total_.iterations * setup_.global_batch_size - total_.missing,
+             total_.uncounted, " of ",
+             consumed(trainer_.iteration()) - consumed(trainer_.iteration() - total_.iterations) - total_.missing,
              " samples had no weight: ", task_.describe_uncounted()));
 }
 
@@ -330,12 +450,23 @@ void TrainingRun::validate() {
 
 void TrainingRun::show_validation(double seconds) {
   if (record_) record_->journal.valid(trainer_.iteration(), epoch(), {metrics_.get(), also_metrics_.get()}, seconds);
+  if (record_ && record_->megatron) tell_megatron_validation();
   if (parallel_.dp.rank() != 0) return;
   const Working work(parallel_.world, "making pictures");
   // All ranks that share the first rank's samples compute the pictures, and the first one shows them.
   const Batch first = to_device(loaders_.valid().first_samples(task_.picture_samples()), task_.device());
   const std::vector<Picture> pictures = task_.pictures(first, trainer_.iteration());
   if (record_) record_->journal.pictures(trainer_.iteration(), pictures);
+}
+
+void TrainingRun::tell_megatron_validation() {
+  MegatronJournal& told = *record_->megatron;
+  const std::int64_t iteration = trainer_.iteration(), every = setup_.options.validate_every;
+  if (!at_end() || (every > 0 && iteration % every == 0))
+    told.validated(iteration, consumed(iteration), metrics_->loss());
+  if (!at_end()) return;
+  told.training_ends();
+  if (told.voice().format == MegatronFormat::legacy) told.judged_at_end(iteration, "valid", metrics_->loss());
 }
 
 // Weights that ranks hold in parts are put together on the first one, so all have their part in what it writes. Where
@@ -353,10 +484,13 @@ void TrainingRun::save() {
   trainer_.check_finite();
   if (!setup_.ranks_differ) trainer_.check_replicas();
   const auto work = work_of_first("writing a checkpoint");
+  MegatronJournal* const told = record_ && record_->megatron ? &*record_->megatron : nullptr;
+  if (told != nullptr) told->saving(trainer_.iteration(), setup_.folder.string());
   if (record_)
     record_->store.save(trainer_.iteration(), [this](const std::filesystem::path& folder) { write_files(folder); });
   else
     write_files({});
+  if (told != nullptr) told->saved(trainer_.iteration(), setup_.folder.string());
   saved_iteration_ = trainer_.iteration();
   if (record_) record_->progress.resume();
 }
@@ -366,11 +500,17 @@ std::unique_ptr<Working> TrainingRun::work_of_first(const char* what) const {
   return record_ ? std::make_unique<Working>(parallel_.world, what) : nullptr;
 }
 
-// Scores the test set with the best weights, those that `isobar evaluate` takes of the run; they are the task's from
-// here on. False where a stop signal interrupted it.
+// Scores the test set with the best weights, those that `isobar evaluate` takes of the run, which are the task's from
+// here on; or with the last ones, as test_weights has it. False where a stop signal interrupted it.
 bool TrainingRun::score_test() {
-  parallel_.world.barrier();  // the first rank has put the best weights in their place
-  read_model(setup_.folder / "best" / kModelFile, task_);
+  const bool takes_best = setup_.options.test_weights == TestWeights::best;
+  std::optional<Trainer::AveragedWeights> averaged;
+  if (takes_best) {
+    parallel_.world.barrier();  // the first rank has put the best weights in their place
+    read_model(setup_.folder / "best" / kModelFile, task_);
+  } else {
+    averaged.emplace(trainer_);
+  }
   EvaluationSet set = loaders_.judged(*test_);
   tested_ = task_.metrics();
   return judge(set, *tested_, "test", &Trainer::judge);
@@ -381,8 +521,13 @@ bool TrainingRun::finish() {
   if (!is_validated_) {
     const Trainer::AveragedWeights averaged(trainer_);
     if (!run_validation()) return false;
+    if (record_ && record_->megatron) tell_megatron_validation();
   }
+  if (record_ && record_->megatron && setup_.megatron->format == MegatronFormat::core)
+    record_->megatron->judged_at_end(trainer_.iteration(), "valid", metrics_->loss());
   if (test_ != nullptr && !score_test()) return false;
+  if (record_ && record_->megatron && tested_)
+    record_->megatron->judged_at_end(trainer_.iteration(), "test", tested_->loss());
   auto memory = static_cast<double>(peak_memory_bytes());
   parallel_.world.all_reduce({&memory, 1}, Reduce::max);
   if (!record_) return true;
@@ -396,7 +541,8 @@ bool TrainingRun::finish() {
   if (parallel_.world.size() > 1) result.largest_rank_bytes = static_cast<std::int64_t>(memory);
   result.layout = {{"dp", parallel_.dp.size()}, {"tp", parallel_.tp.size()}, {"cp", parallel_.cp.size()}};
   result.test = tested_.get();
-  result.test_iteration = best_iteration_;
+  result.test_iteration = setup_.options.test_weights == TestWeights::best ? best_iteration_ : trainer_.iteration();
+  result.test_is_of_best = setup_.options.test_weights == TestWeights::best;
   record_->journal.summary(result, {metrics_.get(), also_metrics_.get()}, task_);
   if (best_loss_)
     log(concat("best validation loss ", *best_loss_,
@@ -434,12 +580,13 @@ ordered_json TrainingRun::state() const {
 }
 
 std::int64_t TrainingRun::epoch_of(std::int64_t iteration) const {
-  return (iteration + loaders_.iterations_per_epoch() - 1) / loaders_.iterations_per_epoch();
+  return (consumed(iteration) + samples_per_epoch() - 1) / samples_per_epoch();
 }
 
 // Whether this iteration is one of every `every`-th, of epoch ends where that is 0, or the last.
 bool TrainingRun::due(std::int64_t every) const {
-  return trainer_.iteration() % (every > 0 ? every : loaders_.iterations_per_epoch()) == 0 || at_end();
+  const std::int64_t iteration = trainer_.iteration();
+  return (every > 0 ? iteration % every : consumed(iteration) % samples_per_epoch()) == 0 || at_end();
 }
 
 // ENABLE_PROFILING=1: the window that `nsys -c cudaProfilerApi` records is one epoch, the fourth or the last.

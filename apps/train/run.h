@@ -16,14 +16,18 @@
 #include <vector>
 
 #include "apps/train/algorithms.h"
+#include "apps/train/batch_ramp.h"
 #include "apps/train/clock.h"
 #include "apps/train/loaders.h"
 #include "apps/train/log_lines.h"
+#include "apps/train/megatron_journal.h"
 #include "apps/train/run_options.h"
 #include "apps/train/run_record.h"
+#include "apps/train/trace_file.h"
 #include "apps/train/trainer.h"
 #include "comm/async_sum.h"
 #include "comm/parallel.h"
+#include "kernels/common/trace.h"
 #include "models/recipe.h"
 #include "models/task.h"
 
@@ -44,7 +48,10 @@ struct RunSetup {
   std::vector<TrainingStage> stages = {};        // of the training samples, at least one
   std::vector<CommLedger> traffic_of_step = {};  // with comm_report: of each stage, as predicted for this rank
   bool ranks_differ = false;                     // replicas are not kept equal: gradients are not exchanged
-  bool agrees_late = false;  // on losses and stopping, an iteration later, where nobody needs it at once
+  bool agrees_late = false;                // on losses and stopping, an iteration later, where nobody needs it at once
+  BatchRamp ramp = BatchRamp(1);           // of global_batch_size
+  std::optional<TraceOptions> trace = {};  // of the first rank
+  std::optional<MegatronVoice> megatron = {};  // its lines and tags are told too, and checkpoints have its names
 };
 
 // The sets that are judged besides the validation set; null: none.
@@ -60,9 +67,10 @@ class TrainingRun {
   TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& parallel, Loaders& loaders, const JudgedSets& sets,
               Task& task, Trainer& trainer, const std::optional<Checkpoint>& checkpoint);
 
-  enum class End { finished, stopped };
-  // Trains up to num_iters, or until a stop signal has come (apps/train/signals.h), during a validation too; a
-  // checkpoint of the last iteration exists in both cases.
+  // paused: by exit_interval or exit_duration_mins.
+  enum class End { finished, stopped, paused };
+  // Trains up to num_iters, or until a stop signal has come (apps/train/signals.h), during a validation too, or until
+  // the options have it pause; a checkpoint of the last iteration exists in all cases.
   End train();
 
  private:
@@ -77,6 +85,14 @@ class TrainingRun {
     double seconds = 0;
   };
   bool may_agree_late() const;
+  bool pauses();
+  void begin_trace();
+  void end_trace();
+  End stop(const std::string& why, End end);
+  void begin_megatron();
+  void tell_megatron(const Step& step);
+  void tell_megatron_validation();
+  std::vector<MegatronTimer> timers_of_interval();
   void agree(std::span<const double> sums);
   void note(const Step& step);
   void report_communication() const;
@@ -103,6 +119,8 @@ class TrainingRun {
 
   std::int64_t epoch() const { return epoch_of(trainer_.iteration()); }
   std::int64_t epoch_of(std::int64_t iteration) const;  // from 1; 0 before the first
+  std::int64_t consumed(std::int64_t iteration) const { return setup_.ramp.samples_of(iteration); }
+  std::int64_t samples_per_epoch() const { return loaders_.iterations_per_epoch() * setup_.global_batch_size; }
   bool due(std::int64_t every) const;
   bool at_end() const { return trainer_.iteration() >= setup_.num_iters; }
   void mark_profiler_window() const;
@@ -140,6 +158,9 @@ class TrainingRun {
   std::unique_ptr<Metrics> tested_;  // of the test set, once it is scored
   bool is_validated_ = false;        // metrics_ are those of the current iteration
   bool stop_ = false;                // all ranks have agreed to stop
+  std::string pause_;                // why the run pauses; empty: it does not
+  std::unique_ptr<Trace> trace_;     // while it is taken
+  PhaseSeconds phases_;              // since the last line of Megatron's
   std::optional<RunRecord> record_;  // of the first rank
 };
 

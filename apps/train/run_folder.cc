@@ -36,7 +36,8 @@ namespace {
 
 constexpr const char* kRunId = "run_id";
 constexpr const char* kLayoutFile = "layout.json";
-constexpr std::array kFiles{"config.json", kRunId, "out.log", "metrics.jsonl", "summary.json", kLayoutFile, "stopped"};
+constexpr std::array kFiles{"config.json",  kRunId,      "out.log",    "metrics.jsonl",
+                            "summary.json", kLayoutFile, kTrackerFile, "stopped"};
 
 // A folder of a run, and the names of what a run puts there; hidden ones are of files that are being written.
 struct OwnedFolder {
@@ -47,8 +48,10 @@ struct OwnedFolder {
 
 constexpr std::array kOwnedFolders{
     OwnedFolder{"checkpoints", R"((\.writing_|\.aside_|\.deleting_)?step_\d+)", true},
+    OwnedFolder{"", R"((\.writing_|\.aside_|\.deleting_)?iter_\d+)", true},  // of Megatron-LM's names
     OwnedFolder{"best", R"(\.?(model\.safetensors|optimizer\.safetensors|state\.json|checksums\.xxh64)(\..*)?)", true},
-    OwnedFolder{"logs", R"(events\.out\.tfevents\..*)"}, OwnedFolder{"images", R"(\.?\w+_\d{8,}\.png(\..*)?)"},
+    OwnedFolder{"logs", R"(events\.out\.tfevents\..*)"},
+    OwnedFolder{"images", R"(\.?\w+_\d{8,}\.png(\..*)?)"},
     OwnedFolder{"stats", R"(\.?((global_means|global_stds|time_means)\.npy|stats\.json)(\..*)?)"}};
 
 // What lies in one of these folders and bears a run's name; nothing where there is no such folder.
@@ -184,6 +187,7 @@ void RunFolder::prepare(const ordered_json& config, const std::vector<std::strin
   }
   write_file_atomically(path_ / "config.json", config.dump(2) + "\n");
   for (const std::string& line : std::exchange(announced_, {})) append_line(path_ / "out.log", line);
+  is_prepared_ = true;
 }
 
 // Two processes that trained into one folder would mix their files.
@@ -208,8 +212,8 @@ void RunFolder::refuse_foreign_files() const {
   }
   for (const OwnedFolder& folder : kOwnedFolders) {
     const std::vector<fs::path> left = folder.holds_weights ? owned_in(path_, folder) : std::vector<fs::path>();
-    ISOBAR_CHECK(left.empty(), "run folder ", path_.string(), " holds ", folder.name, "/",
-                 left.front().filename().string(),
+    ISOBAR_CHECK(left.empty(), "run folder ", path_.string(), " holds ",
+                 (fs::path(folder.name) / left.front().filename()).string(),
                  " of a run whose config.json is missing: move it away, or choose another --run-dir");
   }
 }
@@ -303,6 +307,14 @@ void RunFolder::announce(std::string_view message) {
   print(announced_.back());
 }
 
+void RunFolder::say(const std::string& line) {
+  if (is_prepared_)
+    append_line(path_ / "out.log", line);
+  else
+    announced_.push_back(line);
+  print(line);
+}
+
 void RunFolder::print(const std::string& line) const {
   if (console)
     console(line);
@@ -346,7 +358,7 @@ fs::path run_of(const fs::path& weights) {
   const fs::path folder = fs::absolute(weights).lexically_normal().parent_path(), above = folder.parent_path();
   const bool is_checkpoint = above.filename() == "checkpoints";
   const fs::path run = is_checkpoint ? above.parent_path() : above;
-  const bool in_run = is_checkpoint || folder.filename() == "best";
+  const bool in_run = is_checkpoint || folder.filename() == "best" || folder.filename().string().starts_with("iter_");
   return in_run && fs::exists(run / "config.json") ? run : fs::path();
 }
 

@@ -6,6 +6,7 @@
 //   RUN/stats/         statistics, where the config named none that exist
 //   RUN/run_id         a random number, drawn when the run starts; every state.json of its checkpoints has it too
 //   RUN/layout.json    {"dp", "tp", "cp"}, of the ranks that trained last
+//   RUN/iter_0000100/, RUN/latest_checkpointed_iteration.txt  where checkpoints have Megatron-LM's names
 //   RUN/stopped        from a stop by a signal, its checkpoint written, until the run goes on: a job script asks for it
 #pragma once
 
@@ -88,6 +89,9 @@ class RunFolder {
 
   // A line of the log from before there is a folder: shown at once, and written by prepare().
   void announce(std::string_view message);
+  // A line as it is, without a time before it, for programs that look for it: on stdout and in out.log, from before
+  // there is a folder on.
+  void say(const std::string& line);
   // A line of out.log, "2023-11-01 10:15:30,123 - root - INFO - message"; show: on stdout (or `console`) too.
   void log(std::string_view message, bool show = true) const;
   std::function<void(std::string_view line)> console;
@@ -117,6 +121,7 @@ class RunFolder {
   std::string run_id_;
   FileLock lock_;
   std::vector<std::string> announced_;  // and not yet written
+  bool is_prepared_ = false;
 };
 
 // The file that --weights and --init name: itself, or the best weights in a run's folder. Error where these say that

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "engine/keys.h"
@@ -17,6 +18,14 @@ struct EnumNames<Resuming> {
   static constexpr std::array names{"false", "auto"};
 };
 
+// Whose weights the test set is scored with: the best ones, or those of the last iteration.
+enum class TestWeights : std::uint8_t { best, last };
+
+template <>
+struct EnumNames<TestWeights> {
+  static constexpr std::array names{"best", "last"};
+};
+
 struct RunOptions {
   std::string expdir = "/logs";
   std::int64_t log_every = 10;
@@ -24,6 +33,10 @@ struct RunOptions {
   std::int64_t checkpoint_every = 0;
   std::int64_t keep_checkpoints = 3;
   Resuming resume = Resuming::no;
+  bool validate_at_start = true;
+  TestWeights test_weights = TestWeights::best;
+  std::optional<std::int64_t> exit_interval = {};  // iterations; null: none
+  double exit_duration_mins = 0;                   // minutes; 0: none
 
   KeyTable keys();
 };

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "apps/train/journal.h"
+#include "apps/train/megatron_journal.h"
 #include "apps/train/progress.h"
 #include "apps/train/run_folder.h"
 #include "engine/files/checkpoint.h"
@@ -15,7 +16,8 @@ namespace isobar {
 struct RunRecord {
   // While this object lives, lines of the log are printed above the progress bar. purge_step: see Journal.
   RunRecord(RunFolder& run_folder, std::int64_t keep_checkpoints, RunFacts facts,
-            std::optional<std::int64_t> purge_step, Progress::Options progress_options);
+            std::optional<std::int64_t> purge_step, Progress::Options progress_options,
+            CheckpointNames names = CheckpointNames::isobar);
   ~RunRecord();
   RunRecord(const RunRecord&) = delete;
   RunRecord& operator=(const RunRecord&) = delete;
@@ -24,6 +26,7 @@ struct RunRecord {
   CheckpointStore store;
   Journal journal;
   Progress progress;
+  std::optional<MegatronJournal> megatron;  // where its voice is asked for
 };
 
 }  // namespace isobar

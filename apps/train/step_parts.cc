@@ -26,7 +26,10 @@ StepPart StepParts::next() {
   if (queue_.empty()) take_one();
   Queued part = std::move(queue_.front());
   queue_.pop_front();
-  return {std::move(part.loaded), part.weight > 0 ? whole_ / part.weight : std::numeric_limits<double>::infinity()};
+  if (part.weight == 0) return {std::move(part.loaded), std::numeric_limits<double>::infinity()};
+  const bool is_even = batch_.loss_mean == LossMean::micro_batches;
+  return {std::move(part.loaded),
+          is_even ? static_cast<double>(batch_.grad_accumulation * dp_.size()) : whole_ / part.weight};
 }
 
 bool StepParts::all_ranks_have_last() const {

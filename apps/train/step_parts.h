@@ -18,7 +18,8 @@ using NextBatch = std::function<std::shared_ptr<const LoadedBatch>()>;
 
 struct StepPart {
   std::shared_ptr<const LoadedBatch> loaded;  // of this rank; may have no sample
-  // The weight of the whole batch, over all parts and data ranks, divided by that of this part (Task::weight).
+  // The weight of the whole batch, over all parts and data ranks, divided by that of this part (Task::weight); with
+  // LossMean::micro_batches the number of parts on all data ranks.
   // Infinite if nothing counts in this part.
   double share = 1;
 };

@@ -11,6 +11,7 @@
 #include "apps/train/scoring.h"
 #include "comm/whole_tensors.h"
 #include "engine/files/flat_tensors.h"
+#include "kernels/common/run.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/grad_norm.h"
 
@@ -39,6 +40,12 @@ void make_equal(Parameters& parameters, const Parallel& parallel) {
   parameters.round_to_compute();
 }
 
+// Over the samples of the run.
+WeightDecay decay_of(const TrainerOptions& options) {
+  const bool is_constant = options.optimizer.weight_decay_schedule == WeightDecayKind::constant;
+  return options.optimizer.decay_over(is_constant ? 1 : options.batch.ramp().samples_of(options.schedule.num_iters));
+}
+
 std::unique_ptr<GradientReducer> make_reducer(Parameters& parameters, const Parallel& parallel) {
   if (parallel.world.size() == 1) return nullptr;
   return std::make_unique<GradientReducer>(parameters, parallel);
@@ -53,6 +60,7 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, Parallel parallel)
       reducer_(make_reducer(task.parameters(), parallel_)),
       optimizer_(make_optimizer()),
       lr_(options.schedule.learning_rate(options.batch.global_batch_size, options.iterations_per_epoch)),
+      decay_(decay_of(options)),
       loss_scale_(LossScale::for_dtype(task.parameters().activation_dtype(), options.loss_scale)),
       passes_(task, options.batch, options.compute, parallel_, reducer_.get(), is_captured()),
       plan_(make_step_plan(is_captured())) {
@@ -70,6 +78,11 @@ bool Trainer::is_captured() const {
   ISOBAR_CHECK(parallel_.world.size() == 1, "cuda_graph: works with one rank only");
   ISOBAR_CHECK(task_.device().kind == DeviceKind::cuda, "cuda_graph: needs an NVIDIA GPU");
   return true;
+}
+
+double Trainer::lr_after() const {
+  if (lr_.by_samples) return lr_.at(applied_samples_);
+  return lr_.at(lr_.counts_skipped() ? iteration_ : optimizer_.updates());
 }
 
 Optimizer Trainer::make_optimizer() {
@@ -136,24 +149,34 @@ StepResult Trainer::step(const NextBatch& next, const ReadAhead& read_ahead) {
     read_ahead(for_next_step);
     if (given.is_reached()) result.data_seconds += seconds_since(start);
   };
-  passes_.begin(iteration_, result.gradient_scale);
-  StepParts parts(task_, options_.batch, parallel_.dp, iteration_ + 1, timed_next);
+  const BatchOptions batch = options_.batch.after(iteration_);
+  passes_.begin(iteration_, result.gradient_scale, batch.grad_accumulation);
+  StepParts parts(task_, batch, parallel_.dp, iteration_ + 1, timed_next);
+  Stopwatch watch;
   plan_->run(passes_, parts, timed_read_ahead);
+  result.pass_seconds = watch.lap();
   result.missing = parts.missing();
+  result.samples = batch.global_batch_size - result.missing;
   result.uncounted = parts.uncounted();
   if (reducer_) reducer_->finish();
+  result.reduce_seconds = watch.lap();
   {
     const gpu::Range optimizer("optimizer");
     passes_.begin_reading_losses();
+    optimizer_.set_weight_decay(decay_.at(applied_samples_));
     optimizer_.launch(result.lr, result.gradient_scale);
     if (reducer_) reducer_->share_weights();
   }
   const UpdateResult update = optimizer_.result(result.gradient_scale);
   result.loss = passes_.sum_of_losses();
+  result.update_seconds = watch.lap();
   ++iteration_;
   result.grad_norm = update.grad_norm;
   result.applied = update.applied;
+  if (update.applied) applied_samples_ += result.samples;
   check_update(result);
+  result.next_lr = lr_after();
+  result.next_loss_scale = loss_scale_.scale;
   return result;
 }
 
@@ -274,6 +297,7 @@ void Trainer::read_optimizer(const std::filesystem::path& path) {
 nlohmann::ordered_json Trainer::state() const {
   nlohmann::ordered_json state{{"iteration", iteration_},
                                {"updates", optimizer_.updates()},
+                               {"applied_samples", applied_samples_},
                                {"loss_scale", loss_scale_.scale},
                                {"clean_updates", loss_scale_.clean_updates}};
   if (loss_scale_.options.hysteresis > 1) state["overflows_left"] = loss_scale_.overflows_left;
@@ -283,6 +307,8 @@ nlohmann::ordered_json Trainer::state() const {
 void Trainer::set_state(const nlohmann::ordered_json& state) {
   iteration_ = whole_number_in(state, "iteration", 0);
   optimizer_.set_updates(whole_number_in(state, "updates", 0, iteration_));
+  const std::int64_t as_constant = optimizer_.updates() * options_.batch.global_batch_size;  // of older checkpoints
+  applied_samples_ = state.contains("applied_samples") ? whole_number_in(state, "applied_samples", 0) : as_constant;
   loss_scale_.scale = number_in(state, "loss_scale", loss_scale_.options.min_loss_scale, LossScale::kMax);
   loss_scale_.clean_updates = whole_number_in(state, "clean_updates", 0, loss_scale_.options.loss_scale_window - 1);
   if (loss_scale_.options.hysteresis > 1)

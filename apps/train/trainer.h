@@ -27,14 +27,18 @@ struct StepResult {
   // Of this iteration, before its update: this rank's sum times the ranks of dp, divided by the weight of the global
   // batch. So the mean over all ranks is the loss of the global batch.
   double loss = 0;
-  double lr = 0;               // used by this update
-  double grad_norm = 0;        // before clipping
-  double loss_scale = 1;       // used by this iteration
-  double gradient_scale = 1;   // that the summed gradients carry
-  double data_seconds = 0;     // that it waited for its batches
-  std::int64_t missing = 0;    // samples that its batch lacked of a whole one
-  std::int64_t uncounted = 0;  // samples of its batch without weight (Task::describe_uncounted)
-  bool applied = true;         // false: fp16 gradients overflowed, the weights are as they were
+  double lr = 0;                            // used by this update
+  double grad_norm = 0;                     // before clipping
+  double loss_scale = 1;                    // used by this iteration
+  double gradient_scale = 1;                // that the summed gradients carry
+  double data_seconds = 0;                  // that it waited for its batches
+  std::int64_t missing = 0;                 // samples that its batch lacked of a whole one
+  std::int64_t uncounted = 0;               // samples of its batch without weight (Task::describe_uncounted)
+  bool applied = true;                      // false: fp16 gradients overflowed, the weights are as they were
+  std::int64_t samples = 0;                 // of its batch
+  double next_lr = 0, next_loss_scale = 1;  // of the next update
+  // As this rank's host sees them: of the passes, until sums of gradients have ended, and of the update.
+  double pass_seconds = 0, reduce_seconds = 0, update_seconds = 0;
 };
 
 // Everything that decides an update, beside the task.
@@ -111,7 +115,11 @@ class Trainer {
   void check_replicas() const;
 
   std::int64_t iteration() const { return iteration_; }  // iterations done
-  double lr_after() const { return lr_.at(lr_.counts_skipped() ? iteration_ : optimizer_.updates()); }  // of the next
+  double lr_after() const;                               // of the next
+
+  // Of all weights together, and how many elements of the last step's gradients are 0; all ranks call them.
+  double weights_norm() { return optimizer_.weights_norm(); }
+  double gradient_zeros() { return optimizer_.gradient_zeros(); }
 
   // Moments in the layout and dtype of the weights, named "m.NAME" and "v.NAME", whole whatever ranks hold them, of the
   // parameters that are not frozen: all ranks call it, and the first one writes; each reads what it holds. And the
@@ -141,6 +149,8 @@ class Trainer {
   std::unique_ptr<GradientReducer> reducer_;  // null on a single rank
   Optimizer optimizer_;
   LearningRate lr_;
+  WeightDecay decay_;
+  std::int64_t applied_samples_ = 0;  // of the updates that were applied
   LossScale loss_scale_;
   std::int64_t iteration_ = 0;
   bool is_averaged_ = false;  // the model's weights are the averaged ones, and these lie in their place

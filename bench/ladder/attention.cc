@@ -9,6 +9,7 @@
 #include "bench/ladder/ladder.h"
 #include "kernels/attention/attention.h"
 #include "kernels/common/check.h"
+#include "kernels/common/run.h"
 
 namespace isobar {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "bench/ladder/ladder.h"
 #include "kernels/common/check.h"
+#include "kernels/common/run.h"
 #include "kernels/layernorm.h"
 
 namespace isobar {

@@ -6,6 +6,7 @@
 
 #include "bench/ladder/ladder.h"
 #include "kernels/common/check.h"
+#include "kernels/common/run.h"
 #include "kernels/gemm/gemm.h"
 
 namespace isobar {

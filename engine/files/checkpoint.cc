@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
@@ -28,7 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kChecksums = "checksums.xxh64";
 constexpr std::size_t kMaxChecksumsBytes = std::size_t{1} << 20;  // bytes
-constexpr std::string_view kStepPrefix = "step_";
+constexpr std::size_t kMaxTrackerBytes = 64;
 
 // Prefixes of hidden names: of a folder that is being written, of one that is moved aside while its successor takes its
 // place, and of one that is being deleted. They lie beside the folder, so that renames stay in one file system.
@@ -123,29 +124,54 @@ bool is_mount_point(const fs::path& path) {
          own.st_dev != above.st_dev;
 }
 
-fs::path checkpoints_of(const fs::path& run_folder) {
-  return run_folder / "checkpoints";
+constexpr std::array kAllNames{CheckpointNames::isobar, CheckpointNames::megatron};
+
+// Where checkpoints with these names lie.
+fs::path checkpoints_of(const fs::path& run_folder, CheckpointNames names) {
+  return names == CheckpointNames::isobar ? run_folder / "checkpoints" : run_folder;
+}
+
+std::string_view prefix_of(CheckpointNames names) {
+  return names == CheckpointNames::isobar ? "step_" : "iter_";
+}
+
+// A whole number that is the whole text; nothing for another text.
+std::optional<std::int64_t> whole_number_from(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
+  return number;
 }
 
 // The step of a checkpoint's folder, from its name or its hidden name; nothing for names that no store makes.
-std::optional<std::int64_t> step_of(std::string_view name) {
+std::optional<std::int64_t> step_of(std::string_view name, CheckpointNames names) {
   for (const std::string_view prefix : {kAside, kWriting, kDeleting})
     if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
-  if (!name.starts_with(kStepPrefix)) return std::nullopt;
-  name.remove_prefix(kStepPrefix.size());
-  std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-  if (error != std::errc() || end != name.data() + name.size() || step < 0) return std::nullopt;
-  return step;
+  if (!name.starts_with(prefix_of(names))) return std::nullopt;
+  name.remove_prefix(prefix_of(names).size());
+  return whole_number_from(name);
+}
+
+// The iteration that the tracker names; nothing where there is none, or where it names no iteration ("release").
+std::optional<std::int64_t> tracked_step(const fs::path& run_folder) {
+  const fs::path tracker = run_folder / kTrackerFile;
+  std::error_code ignored;
+  if (!fs::is_regular_file(tracker, ignored)) return std::nullopt;
+  std::string text = read_file(tracker, kMaxTrackerBytes);
+  const std::size_t end = text.find_last_not_of(" \t\r\n");
+  return whole_number_from(std::string_view(text).substr(0, end == std::string::npos ? 0 : end + 1));
 }
 
 // The steps that have a checkpoint, whole or not; newest first.
 std::vector<std::int64_t> steps_of(const fs::path& run_folder) {
   std::vector<std::int64_t> steps;
-  for (const fs::path& entry : contents_of(checkpoints_of(run_folder))) {
-    const std::optional<std::int64_t> step = step_of(entry.filename().string());
-    if (step && where_is(checkpoint_folder(run_folder, *step))) steps.push_back(*step);
-  }
+  const std::optional<std::int64_t> tracked = tracked_step(run_folder);
+  for (const CheckpointNames names : kAllNames)
+    for (const fs::path& entry : contents_of(checkpoints_of(run_folder, names))) {
+      const std::optional<std::int64_t> step = step_of(entry.filename().string(), names);
+      if (step && names == CheckpointNames::megatron && tracked && *step > *tracked) continue;
+      if (step && where_is(checkpoint_folder(run_folder, *step, names))) steps.push_back(*step);
+    }
   std::sort(steps.begin(), steps.end(), std::greater());
   steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
   return steps;
@@ -153,10 +179,19 @@ std::vector<std::int64_t> steps_of(const fs::path& run_folder) {
 
 }  // namespace
 
-fs::path checkpoint_folder(const fs::path& run_folder, std::int64_t step) {
+fs::path checkpoint_folder(const fs::path& run_folder, std::int64_t step, CheckpointNames names) {
   char name[32];
-  std::snprintf(name, sizeof name, "step_%08lld", static_cast<long long>(step));
-  return checkpoints_of(run_folder) / name;
+  std::snprintf(name, sizeof name, names == CheckpointNames::isobar ? "step_%08lld" : "iter_%07lld",
+                static_cast<long long>(step));
+  return checkpoints_of(run_folder, names) / name;
+}
+
+fs::path checkpoint_folder(const fs::path& run_folder, std::int64_t step) {
+  for (const CheckpointNames names : kAllNames) {
+    const fs::path folder = checkpoint_folder(run_folder, step, names);
+    if (where_is(folder)) return folder;
+  }
+  return checkpoint_folder(run_folder, step, CheckpointNames::isobar);
 }
 
 std::optional<std::string> damage_of(const fs::path& folder) {
@@ -212,18 +247,21 @@ void check_best_can_be_replaced(const fs::path& run_folder) {
                run_folder.string(), " itself, or choose another --run-dir");
 }
 
-CheckpointStore::CheckpointStore(fs::path run_folder, std::int64_t keep) : run_(std::move(run_folder)), keep_(keep) {
+CheckpointStore::CheckpointStore(fs::path run_folder, std::int64_t keep, CheckpointNames names)
+    : run_(std::move(run_folder)), keep_(keep), names_(names) {
   ISOBAR_CHECK(keep_ >= 0, "keep_checkpoints is ", keep_, "; it must be 0 (all) or more");
-  make_folder(checkpoints_of(run_));
-  for (const fs::path& entry : contents_of(checkpoints_of(run_))) {
-    const std::optional<std::int64_t> step = step_of(entry.filename().string());
-    if (step) recover(checkpoint_folder(run_, *step));
-  }
+  make_folder(checkpoints_of(run_, names_));
+  for (const CheckpointNames each : kAllNames)
+    for (const fs::path& entry : contents_of(checkpoints_of(run_, each))) {
+      const std::optional<std::int64_t> step = step_of(entry.filename().string(), each);
+      if (step) recover(checkpoint_folder(run_, *step, each));
+    }
   recover(run_ / "best");
 }
 
 void CheckpointStore::save(std::int64_t step, const WriteFiles& write_files) {
-  write_whole(checkpoint_folder(run_, step), write_files);
+  write_whole(checkpoint_folder(run_, step, names_), write_files);
+  if (names_ == CheckpointNames::megatron) write_file_atomically(run_ / kTrackerFile, std::to_string(step));
   remove_old(step);
 }
 

@@ -5,6 +5,10 @@
 //     checksums.xxh64                                       a line "<xxh64>  <name>" a file; the last is of these
 //   RUN/best/                                               the same files
 //
+// A run may name its checkpoints as Megatron-LM does: RUN/iter_0000120, with the newest iteration in
+// RUN/latest_checkpointed_iteration.txt, which is written last. Such folders beyond that iteration are not looked at,
+// as there: who writes an earlier one into the file goes back to it. Readers find checkpoints under both names.
+//
 // What is true at every moment, also after kill -9 and power cuts:
 // - A folder under its final name is whole. It is written under a hidden name; every file and then the folder are
 //   flushed to the disk; only then it is renamed. A folder that is replaced is exchanged with the new one in one step
@@ -31,6 +35,9 @@ inline constexpr const char* kModelFile = "model.safetensors";  // the weights, 
 // full.
 std::optional<std::string> damage_of(const std::filesystem::path& folder);
 
+enum class CheckpointNames : std::uint8_t { isobar, megatron };
+inline constexpr const char* kTrackerFile = "latest_checkpointed_iteration.txt";
+
 struct Checkpoint {
   std::int64_t step = 0;
   std::filesystem::path folder;
@@ -41,7 +48,10 @@ struct FoundCheckpoint {
   std::vector<std::string> skipped;      // for each damaged one that is newer: "FOLDER: is damaged (...), skipped"
 };
 
-// The folder of a step's checkpoint, whether it exists or not.
+// The folder of a step's checkpoint with these names, whether it exists or not.
+std::filesystem::path checkpoint_folder(const std::filesystem::path& run_folder, std::int64_t step,
+                                        CheckpointNames names);
+// The same with the names under which there is one; if there is none, isobar's.
 std::filesystem::path checkpoint_folder(const std::filesystem::path& run_folder, std::int64_t step);
 
 // The newest whole checkpoint of a run. Only reads.
@@ -60,8 +70,8 @@ class CheckpointStore {
   using WriteFiles = std::function<void(const std::filesystem::path& folder)>;
 
   // Opens a run's store for writing: makes RUN/checkpoints and removes the remains of a killed writer. A folder that
-  // was moved aside gets its name back. keep: max number of checkpoints; 0: no limit.
-  CheckpointStore(std::filesystem::path run_folder, std::int64_t keep);
+  // was moved aside gets its name back. keep: max number of checkpoints; 0: no limit. names: of new checkpoints.
+  CheckpointStore(std::filesystem::path run_folder, std::int64_t keep, CheckpointNames names = CheckpointNames::isobar);
 
   // Writes the checkpoint of a step: `write_files` writes the files into the empty folder that it gets. Replaces a
   // checkpoint of the same step, then removes old ones. If anything throws, nothing new stays.
@@ -80,6 +90,7 @@ class CheckpointStore {
 
   std::filesystem::path run_;
   std::int64_t keep_;
+  CheckpointNames names_;
 };
 
 }  // namespace isobar

@@ -7,6 +7,7 @@
 #include "engine/ops/operands.h"
 #include "engine/tape.h"
 #include "kernels/column_sum.h"
+#include "kernels/common/run.h"
 #include "kernels/elementwise.h"
 #include "kernels/pointwise.h"
 

@@ -1,4 +1,4 @@
-// How a kernel is declared, one implementation for each kind of device, and how the one for a device is called.
+// How a kernel is declared, one implementation for each kind of device; kernels/common/run.h calls one of them.
 #pragma once
 
 #include "kernels/common/cost.h"
@@ -33,30 +33,3 @@ void account_for(const char* kernel, const Cost& cost);
     ::isobar::account_for(#name, ::isobar::name##_cost(arguments)); \
   }                                                                 \
   }
-
-// Calls the implementation of `name` for a device. Without CUDA (or the emulator) that branch is discarded, so the
-// missing symbols are never needed, and such a device is an Error. ISOBAR_HAS_CUDA and ISOBAR_HAS_EMULATOR, 0 or 1,
-// come from the command line and stay macros: a source that does not ask is the same text in every build, and compiled
-// once by a compiler cache.
-#define ISOBAR_RUN(device, name, ...)              \
-  do {                                             \
-    switch ((device).kind) {                       \
-      case ::isobar::DeviceKind::cuda:             \
-        if constexpr (ISOBAR_HAS_CUDA)             \
-          ::isobar::cuda::name(__VA_ARGS__);       \
-        else                                       \
-          ::isobar::fail_not_built((device).kind); \
-        break;                                     \
-      case ::isobar::DeviceKind::emulator:         \
-        if constexpr (ISOBAR_HAS_EMULATOR)         \
-          ::isobar::emulator::name(__VA_ARGS__);   \
-        else                                       \
-          ::isobar::fail_not_built((device).kind); \
-        break;                                     \
-      case ::isobar::DeviceKind::meta:             \
-        ::isobar::meta::name(__VA_ARGS__);         \
-        break;                                     \
-      default:                                     \
-        ::isobar::cpu::name(__VA_ARGS__);          \
-    }                                              \
-  } while (0)

@@ -8,6 +8,7 @@
 
 #include "kernels/common/check.h"
 #include "kernels/common/kernel.h"
+#include "kernels/common/trace.h"
 #include "kernels/emulator/streams.h"
 
 #if ISOBAR_HAS_CUDA
@@ -36,6 +37,13 @@ void destroy_cuda_stream(Device device, Stream stream) noexcept;
 void copy_on_cuda(void* to, const void* from, std::size_t bytes, Stream stream);
 void synchronize_cuda(Stream stream);
 std::unique_ptr<Event::Native> create_cuda_event();
+
+void open_range(const char* name) {
+  if (trace_of_thread != nullptr) trace_of_thread->open(TraceEvent::Kind::range, name);
+}
+void close_range() {
+  if (trace_of_thread != nullptr) trace_of_thread->close();
+}
 
 struct EmulatedEvent : Event::Native {
   void record(Stream stream) override { event.record(stream); }
@@ -399,8 +407,10 @@ void profiler_stop() {
 
 Range::Range(const char* name) {
   nvtxRangePushA(name);
+  open_range(name);
 }
 Range::~Range() {
+  close_range();
   nvtxRangePop();
 }
 
@@ -486,8 +496,12 @@ Graph Capture::end() {
 }
 void profiler_start() {}
 void profiler_stop() {}
-Range::Range(const char*) {}
-Range::~Range() {}
+Range::Range(const char* name) {
+  open_range(name);
+}
+Range::~Range() {
+  close_range();
+}
 
 #endif
 

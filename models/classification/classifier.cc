@@ -7,6 +7,7 @@
 #include "engine/files/json.h"
 #include "engine/ops.h"
 #include "engine/tape.h"
+#include "kernels/common/run.h"
 #include "kernels/normalize.h"
 #include "models/classification/metrics.h"
 #include "models/classification/mistakes.h"

@@ -8,6 +8,7 @@
 #include "data/fields/longitude.h"
 #include "data/fields/pairs.h"
 #include "engine/field_ops.h"
+#include "kernels/common/run.h"
 #include "kernels/elementwise.h"
 #include "kernels/normalize.h"
 

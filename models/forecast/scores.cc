@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/common/check.h"
+#include "kernels/common/run.h"
 #include "kernels/forecast_scores.h"
 
 namespace isobar {

@@ -9,6 +9,7 @@
 
 #include "engine/files/huggingface_folder.h"
 #include "kernels/common/check.h"
+#include "models/gpt/megatron_weights.h"
 
 namespace isobar {
 namespace {
@@ -155,25 +156,33 @@ ForeignWeights read_foreign_weights(const std::filesystem::path& path) {
 }
 
 bool has_foreign_names(const TensorReader& file) {
-  return file.find(std::string(kPrefix) + kFirstAttention) != nullptr || file.find(kFirstAttention) != nullptr;
+  return file.find(std::string(kPrefix) + kFirstAttention) != nullptr || file.find(kFirstAttention) != nullptr ||
+         has_megatron_names(file);
 }
 
 GptNames names_of_gpt(const ForeignWeights& weights) {
   const OwnedTensors& tensors = weights.tensors;
   if (tensors.contains("blocks.0.attn.q.weight") && tensors.contains("wte.weight")) return GptNames::isobar;
+  if (has_megatron_names(tensors)) return GptNames::megatron;
   const OwnedTensor* attention = attention_of(tensors);
-  ISOBAR_CHECK(attention != nullptr && attention->info.shape.size() == 2, weights.path.string(),
-               ": these are not the weights of a GPT under the names of isobar, nanoGPT or Hugging Face");
+  ISOBAR_CHECK(
+      attention != nullptr && attention->info.shape.size() == 2, weights.path.string(),
+      ": these are not the weights of a GPT under the names of isobar, nanoGPT, Hugging Face or Megatron-LM's core");
   const std::int64_t rows = attention->info.shape[0], cols = attention->info.shape[1];
   ISOBAR_CHECK(rows == 3 * cols || cols == 3 * rows, weights.path.string(), ": ", attention->info.name, " is ", rows,
                " x ", cols, "; one side must be three times the other");
   return rows == 3 * cols ? GptNames::nanogpt : GptNames::huggingface;
 }
 
-OwnedTensors gpt_to_isobar(ForeignWeights foreign) {
+OwnedTensors gpt_to_isobar(ForeignWeights foreign, std::int64_t heads) {
   const GptNames names = names_of_gpt(foreign);
   if (names == GptNames::isobar) return std::move(foreign.tensors);
   OwnedTensors weights;
+  if (names == GptNames::megatron) {
+    weights = gpt_from_megatron(std::move(foreign.tensors), heads);
+    drop_tied_head(weights);
+    return weights;
+  }
   for (auto& [there, tensor] : foreign.tensors) {
     if (is_mask(there)) continue;
     const std::string name = without_prefix(there);
@@ -193,8 +202,9 @@ OwnedTensors gpt_to_isobar(ForeignWeights foreign) {
   return weights;
 }
 
-OwnedTensors gpt_from_isobar(const OwnedTensors& weights, GptNames names) {
+OwnedTensors gpt_from_isobar(const OwnedTensors& weights, GptNames names, std::int64_t heads) {
   if (names == GptNames::isobar) return weights;
+  if (names == GptNames::megatron) return gpt_to_megatron(weights, heads);
   const bool is_huggingface = names == GptNames::huggingface;
   OwnedTensors other;
   const auto give = [&](OwnedTensor tensor, const std::string& name, bool is_matrix) {

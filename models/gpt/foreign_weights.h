@@ -23,7 +23,12 @@
 
 namespace isobar {
 
-enum class GptNames : std::uint8_t { isobar, nanogpt, huggingface };
+enum class GptNames : std::uint8_t {
+  isobar,
+  nanogpt,
+  huggingface,
+  megatron
+};  // megatron: models/gpt/megatron_weights.h
 
 // A tensor and its bytes, row-major.
 struct OwnedTensor {
@@ -46,15 +51,15 @@ ForeignWeights read_foreign_weights(const std::filesystem::path& path);
 // Whether a file has the tensors of a GPT under other names than isobar's.
 bool has_foreign_names(const TensorReader& file);
 
-// Error naming the file where it is none of the three.
+// Error naming the file where it is none of them.
 GptNames names_of_gpt(const ForeignWeights& weights);
 
 // Under isobar's names; a head that is equal to wte.weight is left out: it is tied. Error naming a tensor that a GPT
-// does not have, or that does not fit.
-OwnedTensors gpt_to_isobar(ForeignWeights weights);
+// does not have, or that does not fit. heads: needed for Megatron-LM's names, which do not tell; 0: not known.
+OwnedTensors gpt_to_isobar(ForeignWeights weights, std::int64_t heads = 0);
 
 // Under other names. Error naming a tensor that these programs have no place for.
-OwnedTensors gpt_from_isobar(const OwnedTensors& weights, GptNames names);
+OwnedTensors gpt_from_isobar(const OwnedTensors& weights, GptNames names, std::int64_t heads = 0);
 
 // Changes the number of rows of wte.weight and head.weight: fewer cut the last ones, more add zeros.
 void set_vocabulary_rows(OwnedTensors& weights, std::int64_t rows);

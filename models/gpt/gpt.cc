@@ -90,7 +90,7 @@ std::unique_ptr<TensorReader> Gpt::open_weights(const std::filesystem::path& pat
     auto file = std::make_unique<SafetensorsReader>(path);
     if (!has_foreign_names(*file)) return file;
   }
-  OwnedTensors weights = gpt_to_isobar(read_foreign_weights(path));
+  OwnedTensors weights = gpt_to_isobar(read_foreign_weights(path), config_.heads);
   if (const auto table = weights.find("wte.weight"); table != weights.end())
     ISOBAR_CHECK(table->second.info.shape.at(0) <= config_.columns, path.string(), ": the table of tokens has ",
                  table->second.info.shape[0], " rows, more than the ", config_.columns,

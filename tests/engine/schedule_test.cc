@@ -123,6 +123,65 @@ TEST_CASE("schedule: Megatron-LM's warmup, decays and end") {
   CHECK(LearningRate{}.counts_skipped());
 }
 
+TEST_CASE("schedule: Megatron-LM's by samples, whose warmup may be a fraction of one") {
+  ScheduleOptions options;
+  options.lr = 1.5e-4;
+  options.end_lr = 1e-5;
+  options.warmup_rule = WarmupRule::megatron;
+  options.decay_samples = 1000;
+  options.warmup_samples = 100.5;
+  options.wsd_samples = 200;
+  const auto rates = [&](ScheduleKind kind) {
+    options.lr_schedule = kind;
+    CHECK_NOTHROW(options.keys().check({}));
+    CHECK(options.learning_rate(8).by_samples);
+    return options.learning_rate(8);
+  };
+  const std::vector<Point> begin{{0, 0}, {7, 1.0447761194029851e-05}, {100, 0.00014925373134328358}};
+  for (const ScheduleKind kind : {ScheduleKind::linear, ScheduleKind::cosine, ScheduleKind::constant,
+                                  ScheduleKind::inverse_square_root, ScheduleKind::wsd})
+    check_rates(rates(kind), begin);
+  check_rates(rates(ScheduleKind::linear),
+              {{107, 0.000148988326848249}, {800, 4.1128404669260696e-05}, {1000, 1e-05}, {1001, 1e-05}});
+  check_rates(rates(ScheduleKind::cosine),
+              {{107, 0.0001499819626174794}, {800, 2.6394354124275116e-05}, {1000, 1e-05}, {1001, 1e-05}});
+  check_rates(rates(ScheduleKind::constant), {{107, 1.5e-4}, {1001, 1.5e-4}});
+  check_rates(rates(ScheduleKind::inverse_square_root),
+              {{107, 0.00014537254751187877}, {1000, 4.7552602452442074e-05}, {1001, 1e-05}});
+  check_rates(rates(ScheduleKind::wsd), {{800, 1.5e-4}, {801, 0.00014903127359180296}, {1000, 1e-05}});
+
+  const auto refusal = [&] { return options.keys().check({}); };
+  options.wsd_samples = 900;
+  CHECK_THROWS_WITH(refusal(), ContainsSubstring("config key wsd_samples must be at most the samples between"));
+  options.wsd_samples = 1;
+  options.warmup_samples = 1000;
+  CHECK_THROWS_WITH(refusal(), "config key warmup_samples must be below decay_samples (1000), not 1000");
+  options.warmup_samples = 1;
+  options.warmup = 3;  // means nothing here
+  options.decay_iters = 3;
+  options.lr_step = RateStep::epoch;
+  CHECK_NOTHROW(refusal());
+  CHECK(options.learning_rate(8, 5).at(3) == rates(ScheduleKind::wsd).at(3));
+  options.lr_schedule = ScheduleKind::step;
+  CHECK_THROWS_WITH(refusal(), "config key decay_samples does not fit lr_schedule step, which goes by iterations");
+  options.lr_schedule = ScheduleKind::linear;
+  options.warmup_rule = WarmupRule::nanogpt;
+  CHECK_THROWS_WITH(refusal(), "config key decay_samples needs warmup_rule megatron, not nanogpt");
+}
+
+TEST_CASE("schedule: weight decay that grows over a run") {
+  WeightDecay decay{.kind = WeightDecayKind::linear, .begin = 0.01, .end = 0.1, .steps = 800};
+  CHECK(decay.at(0) == 0.01);
+  CHECK(decay.at(8) == testing::Approx(0.0109).epsilon(1e-14));
+  CHECK(decay.at(800) == testing::Approx(0.1).epsilon(1e-14));
+  CHECK(decay.at(808) == 0.1);
+  decay.kind = WeightDecayKind::cosine;
+  CHECK(decay.at(8) == testing::Approx(0.010022204783542078).epsilon(1e-14));
+  CHECK(decay.at(400) == testing::Approx(0.055).epsilon(1e-14));
+  decay.kind = WeightDecayKind::constant;
+  CHECK(decay.at(808) == 0.01);
+}
+
 TEST_CASE("schedule: the U-Net tutorial's and nanoGPT's") {
   // Its iterations count from 1. Without warmup; then with it, which shifts the decay and does not shorten it.
   check_rates({.base = 2e-4, .rule = WarmupRule::unet, .steps = 10240},

@@ -11,6 +11,7 @@
 
 #include "engine/tensor.h"
 #include "kernels/common/check.h"
+#include "kernels/common/run.h"
 #include "kernels/elementwise.h"
 #include "kernels/emulator/streams.h"
 #include "tests/harness/testing.h"

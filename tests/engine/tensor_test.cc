@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/ops.h"
+#include "kernels/common/run.h"
 #include "kernels/elementwise.h"
 #include "tests/harness/testing.h"
 

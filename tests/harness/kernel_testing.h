@@ -47,6 +47,7 @@
 #include "kernels/common/device.h"
 #include "kernels/common/dtype.h"
 #include "kernels/common/rng.h"
+#include "kernels/common/run.h"
 #include "kernels/cpu/isa.h"
 #include "tests/harness/testing.h"
 

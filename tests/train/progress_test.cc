@@ -142,6 +142,20 @@ class Terminal {
   std::FILE* slave_;
 };
 
+TEST_CASE("progress that is not shown leaves a terminal to other lines") {
+  Terminal terminal;
+  {
+    Progress progress({.total = 3, .stream = terminal.stream(), .seconds_between_bars = 0, .is_shown = false});
+    progress.update(1, 0.5);
+    progress.print(" iteration        1/       3 |", terminal.stream());
+    progress.begin_validation(5);
+    progress.validated(3);
+    progress.end_validation();
+    progress.update(2, 0.5);
+  }
+  CHECK(terminal.lines() == std::vector<std::string>{" iteration        1/       3 |", ""});
+}
+
 TEST_CASE("lines printed while a bar is shown stand above it", "[progress]") {
   ::setenv("TERM", "xterm", 1);
   ::setenv("LC_ALL", "C", 1);

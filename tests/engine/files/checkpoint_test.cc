@@ -101,6 +101,34 @@ TEST_CASE("the newest checkpoints are kept and found", "[checkpoint]") {
   CHECK_THROWS_AS(CheckpointStore(run.path(), -1), Error);
 }
 
+TEST_CASE("checkpoints with Megatron-LM's names, and the file that names the newest", "[checkpoint]") {
+  const TemporaryFolder run;
+  const fs::path tracker = run / kTrackerFile;
+  CheckpointStore store(run.path(), 2, CheckpointNames::megatron);
+  const auto found = [&] { return find_newest_whole(run.path()).checkpoint->step; };
+  for (const int step : {10, 20, 30}) {
+    store.save(step, files_of(step));
+    CHECK(read_file(tracker) == std::to_string(step));
+  }
+  CHECK(names_in(run.path()) == std::vector<std::string>{"iter_0000020", "iter_0000030", kTrackerFile});
+  CHECK(find_newest_whole(run.path()).checkpoint->folder == run / "iter_0000030");
+  CHECK(checkpoint_folder(run.path(), 30) == run / "iter_0000030");
+  CHECK(checkpoint_folder(run.path(), 40) == run / "checkpoints/step_00000040");  // there is none
+
+  // Who goes back to an earlier iteration writes it into the file, as people do there.
+  std::ofstream(tracker) << "20\n";
+  CHECK(found() == 20);
+  std::ofstream(tracker) << "release";  // names no iteration
+  CHECK(found() == 30);
+  // Killed before its first checkpoint was named.
+  fs::remove(tracker);
+  CHECK(found() == 30);
+  // A later part of the run may have isobar's names.
+  CheckpointStore(run.path(), 2).save(40, files_of(40));
+  CHECK(found() == 40);
+  CHECK(names_in(run.path()) == std::vector<std::string>{"checkpoints", "iter_0000030"});
+}
+
 TEST_CASE("a checkpoint of the same step and the best one are replaced", "[checkpoint]") {
   const TemporaryFolder run;
   CheckpointStore store(run.path(), 3);

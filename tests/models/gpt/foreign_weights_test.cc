@@ -74,12 +74,42 @@ bool same(const OwnedTensors& a, const OwnedTensors& b) {
 
 TEST_CASE("foreign weights: there and back are the same bytes, and the file says whose names it has") {
   const Files files;
-  for (const GptNames names : {GptNames::isobar, GptNames::nanogpt, GptNames::huggingface}) {
-    const OwnedTensors there = gpt_from_isobar(small_gpt(), names);
-    const ForeignWeights file = files.write(there);
-    CHECK(names_of_gpt(file) == names);
-    CHECK(same(gpt_to_isobar(file), small_gpt()));
+  for (const GptNames names : {GptNames::isobar, GptNames::nanogpt, GptNames::huggingface, GptNames::megatron}) {
+    for (const std::int64_t heads : {1, 2}) {
+      const OwnedTensors there = gpt_from_isobar(small_gpt(), names, heads);
+      const ForeignWeights file = files.write(there);
+      CHECK(names_of_gpt(file) == names);
+      CHECK(same(gpt_to_isobar(file, heads), small_gpt()));
+    }
   }
+}
+
+TEST_CASE("foreign weights: Megatron-LM's core has the rows of each head together") {
+  const Files files;
+  const OwnedTensors own = small_gpt();
+  OwnedTensors core = gpt_from_isobar(own, GptNames::megatron, 2);
+  const OwnedTensor& rows = core.at("decoder.layers.0.self_attention.linear_qkv.weight");
+  CHECK(rows.info.shape == std::vector<std::int64_t>{6, 2});
+  CHECK(values_of(rows) == std::vector<float>{100, 101, 300, 301, 500, 501, 102, 103, 302, 303, 502, 503});
+  CHECK(values_of(core.at("decoder.layers.0.self_attention.linear_qkv.bias")) ==
+        std::vector<float>{200, 400, 600, 201, 401, 601});
+  CHECK(values_of(core.at("decoder.layers.0.mlp.linear_fc1.weight")) == values_of(own.at("blocks.0.mlp.fc1.weight")));
+  // Transformer Engine has norms within the product behind them, and states that are no weights.
+  const auto rename = [&](const std::string& one, const std::string& other) {
+    auto node = core.extract("decoder.layers.0." + one);
+    node.key() = "decoder.layers.0." + other;
+    node.mapped().info.name = node.key();
+    core.insert(std::move(node));
+  };
+  rename("input_layernorm.weight", "self_attention.linear_qkv.layer_norm_weight");
+  rename("pre_mlp_layernorm.weight", "mlp.linear_fc1.layer_norm_weight");
+  const std::string state = "decoder.layers.0.mlp.linear_fc1._extra_state";
+  core[state] = tensor_named(state, {1}, 0);
+  CHECK(same(gpt_to_isobar(files.write(core), 2), own));
+  CHECK_THAT(testing::error_of([&] { gpt_to_isobar(files.write(core)); }),
+             testing::ContainsSubstring("--heads says it"));
+  CHECK_THAT(testing::error_of([&] { gpt_to_isobar(files.write(core), 4); }),
+             testing::ContainsSubstring("6 rows are not those of queries, keys and values of 4 heads"));
 }
 
 TEST_CASE("foreign weights: nanoGPT stacks queries, keys and values, and Hugging Face turns matrices too") {

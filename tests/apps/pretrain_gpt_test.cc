@@ -1,0 +1,235 @@
+// Whole runs of isobar pretrain-gpt on a small text: the log beside a golden one, files, resuming, and what is refused.
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+
+#include "engine/files/reader.h"
+#include "tests/harness/small_runs.h"
+#include "tests/harness/tensorboard_events.h"
+#include "tests/harness/testing.h"
+
+namespace isobar::testing {
+namespace {
+
+using nlohmann::json;
+
+// A scaled-down course: the flags of its command, on a small model and bytes.
+class SmallCourse : public SmallRuns {
+ public:
+  SmallCourse() : SmallRuns("") {
+    std::ofstream text(path("text.jsonl"));
+    unsigned state = 5;
+    for (int document = 0; document < 60; ++document) {
+      std::string words;
+      for (int i = 0; i < 12; ++i) {
+        state = state * 1664525u + 1013904223u;  // the generator of Numerical Recipes
+        words += std::vector<std::string>{"alpha ", "beta ", "gamma ", "delta "}[(state >> 16) % 4];
+      }
+      text << json{{"text", words}} << '\n';
+    }
+    text.close();
+    done(command("data preprocess --input " + path("text.jsonl").string() + " --output-prefix " +
+                 path("small").string() + " --tokenizer-type bytes --append-eod --workers 1"));
+  }
+
+  std::string flags() const {
+    return "--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16 "
+           "--micro-batch-size 2 --global-batch-size 8 --train-iters 12 --init-method-std 0.02 --optimizer adam "
+           "--adam-beta1 .9 --adam-beta2 .95 --adam-eps 1e-8 --lr 6e-3 --min-lr 6e-4 --lr-decay-style cosine "
+           "--lr-decay-iters 100 --lr-warmup-fraction .01 --clip-grad 1.0 --weight-decay 1e-1 "
+           "--exit-duration-in-mins 1190 --log-interval 4 --save-interval 6 --eval-interval 8 --eval-iters 2 "
+           "--tokenizer-type bytes --data-impl mmap --split 90,5,5 --distributed-backend nccl --device cpu --threads 1 "
+           "--make-vocab-size-divisible-by 64 --data-path " +
+           path("small_text_document").string() + " ";
+  }
+  Outcome pretrain(const std::string& run, const std::string& more = "") const {
+    return command("pretrain-gpt " + flags() + "--save " + path(run).string() + " " + more);
+  }
+};
+
+// What differs from run to run in such a log: times and figures.
+std::string without_figures(std::string text) {
+  text = std::regex_replace(text, std::regex(R"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)"), "TIME");
+  text = std::regex_replace(text, std::regex(R"(\(ms\): +[0-9.]+)"), "(ms): MS");
+  text = std::regex_replace(text, std::regex(R"((lm loss|value|PPL|norm): [0-9.E+-]+)"), "$1: X");
+  return std::regex_replace(text, std::regex(R"(reserved: [0-9.]+|allocated: [0-9.]+)"), "M");
+}
+
+// The lines that Megatron-LM prints; isobar's own have a time in front.
+std::vector<std::string> megatron_lines(const std::string& out) {
+  std::istringstream in(out);
+  std::vector<std::string> lines;
+  bool in_arguments = false;
+  const std::regex own(
+      "from the data: .*|  rank +tp .*|( +[0-9]+)+|.. groups: .*|ranks 0-3: .*|    (loss|perplexity|bits per byte) .*");
+  for (std::string line; std::getline(in, line);) {
+    if (line.find(" - root - INFO - ") != std::string::npos || std::regex_match(line, own)) continue;
+    if (line.starts_with("------------------------ arguments")) in_arguments = true;
+    if (!in_arguments) lines.push_back(without_figures(line));
+    if (line.starts_with("-------------------- end of arguments")) in_arguments = false;
+  }
+  return lines;
+}
+
+std::vector<double> losses_in(const std::filesystem::path& run) {
+  std::vector<double> losses;
+  for (const json& line : metrics_of(run))
+    if (line.at("event") == "train") losses.push_back(line.at("loss"));
+  return losses;
+}
+
+}  // namespace
+
+TEST_CASE("pretrain-gpt: the whole log of a scaled-down course, beside the golden one") {
+  const SmallCourse here;
+  const Outcome run = here.pretrain("run", "--ranks 4 --log-format legacy");
+  here.done(run);
+  const std::string folder = here.path("run").string();
+  const std::vector<std::string> expected{
+      "using world size: 4, data-parallel-size: 4, tensor-model-parallel size: 1, pipeline-model-parallel size: 1 ",
+      "using torch.float32 for parameters ...",
+      " > padded vocab (size: 258) with 62 dummy tokens (new size: 320)",
+      "building GPT model ...",
+      " > number of parameters on (tensor, pipeline) model parallel rank (0, 0): 36224",
+      "[after model, optimizer, and learning rate scheduler are built] datetime: TIME ",
+      "> building train, validation, and test datasets ...",
+      " > datasets target sizes (minimum size):",
+      "    train:      96",
+      "    validation: 16",
+      "    test:       16",
+      " > dataset split:",
+      "    train:",
+      "     document indices in [0, 54) total of 54 documents",
+      "    validation:",
+      "     document indices in [54, 57) total of 3 documents",
+      "    test:",
+      "     document indices in [57, 60) total of 3 documents",
+      "> finished creating GPT datasets ...",
+      "[after dataloaders are built] datetime: TIME ",
+      "done with setup ...",
+      "training ...",
+      "[before the start of training step] datetime: TIME ",
+      " iteration        4/      12 | consumed samples:           32 | elapsed time per iteration (ms): MS | learning "
+      "rate: 5.988E-03 | global batch size:     8 | lm loss: X | loss scale: 1.0 | grad norm: X | number of skipped "
+      "iterations:   0 | number of nan iterations:   0 |",
+      "[Rank 0] (after 4 iterations) memory (MB) | M | max M | M | max M",
+      "saving checkpoint at iteration       6 to " + folder,
+      "  successfully saved checkpoint at iteration       6 to " + folder,
+      " iteration        8/      12 | consumed samples:           64 | elapsed time per iteration (ms): MS | learning "
+      "rate: 5.934E-03 | global batch size:     8 | lm loss: X | loss scale: 1.0 | grad norm: X | number of skipped "
+      "iterations:   0 | number of nan iterations:   0 |",
+      std::string(93, '-'),
+      " validation loss at iteration 8 | lm loss value: X | lm loss PPL: X | ",
+      std::string(93, '-'),
+      " iteration       12/      12 | consumed samples:           96 | elapsed time per iteration (ms): MS | learning "
+      "rate: 5.837E-03 | global batch size:     8 | lm loss: X | loss scale: 1.0 | grad norm: X | number of skipped "
+      "iterations:   0 | number of nan iterations:   0 |",
+      "[after training is done] datetime: TIME ",
+      std::string(114, '-'),
+      " validation loss at the end of training for val data | lm loss value: X | lm loss PPL: X | ",
+      std::string(114, '-'),
+      "saving checkpoint at iteration      12 to " + folder,
+      "  successfully saved checkpoint at iteration      12 to " + folder,
+      std::string(115, '-'),
+      " validation loss at the end of training for test data | lm loss value: X | lm loss PPL: X | ",
+      std::string(115, '-')};
+  std::vector<std::string> told;
+  for (const std::string& line : megatron_lines(run.out))
+    if (!line.starts_with("--") || line.starts_with("-----")) told.push_back(line);
+  CHECK(told == expected);
+  CHECK(here.file("run/latest_checkpointed_iteration.txt") == "12");
+  CHECK(std::filesystem::exists(here.path("run/iter_0000006/model.safetensors")));
+  CHECK(std::filesystem::exists(here.path("run/iter_0000012/state.json")));
+}
+
+// Its rates, batch and length, on a small model.
+TEST_CASE("pretrain-gpt: the last line of the course, field by field") {
+  const SmallCourse here;
+  const Outcome run =
+      here.pretrain("run",
+                    "--ranks 4 --train-iters 100 --lr 6e-5 --min-lr 6e-6 --lr-decay-iters 800 --log-interval 10 "
+                    "--save-interval 300 --eval-interval 1000");
+  here.done(run);
+  CHECK_THAT(run.out,
+             ContainsSubstring(" iteration      100/     100 | consumed samples:          800 | elapsed time per "));
+  const std::regex last(
+      R"( iteration +100/ +100 \| consumed samples:          800 \| elapsed time per iteration \(ms\): )"
+      R"([0-9]+\.[0-9] \| learning rate: 5\.822E-05 \| global batch size:     8 \| lm loss: )"
+      R"([0-9]\.[0-9]{6}E\+00 \| loss scale: 1\.0 \| grad norm: [0-9]+\.[0-9]{3} \| number of )"
+      R"(skipped iterations:   0 \| number of nan iterations:   0 \|)");
+  CHECK(std::regex_search(run.out, last));
+  CHECK_THAT(run.out, !ContainsSubstring("validation loss at iteration"));
+  CHECK(here.file("run/latest_checkpointed_iteration.txt") == "100");
+}
+
+TEST_CASE("pretrain-gpt: a run that pauses, is stopped or goes back ends with the bits of one that does not") {
+  const SmallCourse here;
+  here.done(here.pretrain("whole"));
+  const std::string weights = here.file("whole/iter_0000012/model.safetensors");
+  const auto again = [&](const std::string& run, const std::string& more) {
+    return here.pretrain(run, "--load " + here.path(run).string() + " " + more);
+  };
+  const Outcome paused = here.pretrain("paused", "--exit-interval 5");
+  CHECK(paused.status == 0);
+  CHECK_THAT(paused.out, ContainsSubstring("[exiting program at iteration 5] datetime: "));
+  CHECK(here.file("paused/latest_checkpointed_iteration.txt") == "5");
+  const auto refusal = [&](const Outcome& outcome) {
+    CHECK(outcome.status == 1);
+    return outcome.err;
+  };
+  CHECK_THAT(refusal(here.pretrain("paused")), ContainsSubstring("holds a run already"));
+  CHECK_THAT(refusal(again("paused", "--split 80,10,10")), ContainsSubstring("this is not the text that"));
+  CHECK_THAT(refusal(again("paused", "--lr 1")), ContainsSubstring("config key lr is 1"));
+  CHECK_THAT(refusal(here.pretrain("other", "--load " + here.path("paused").string())),
+             ContainsSubstring("a run goes on in its own folder"));
+  const Outcome resumed = again("paused", "");
+  here.done(resumed);
+  CHECK_THAT(resumed.out, ContainsSubstring("  successfully loaded checkpoint from "));
+  CHECK(losses_in(here.path("paused")) == losses_in(here.path("whole")));
+  const auto tensors_of = [](const std::string& file) { return file.substr(file.find("}}")); };
+  CHECK(tensors_of(here.file("paused/iter_0000012/model.safetensors")) == tensors_of(weights));
+
+  // Back to an earlier iteration, by the file that names it.
+  std::ofstream(here.path("paused/latest_checkpointed_iteration.txt")) << "6";
+  here.done(again("paused", ""));
+  CHECK(tensors_of(here.file("paused/iter_0000012/model.safetensors")) == tensors_of(weights));
+}
+
+TEST_CASE("pretrain-gpt: tags of TensorBoard, by iterations and by samples") {
+  const SmallCourse here;
+  here.done(
+      here.pretrain("run", "--tensorboard-dir " + here.path("tb").string() +
+                               " --log-timers-to-tensorboard --log-batch-size-to-tensorboard --timing-log-level 1 "
+                               "--log-validation-ppl-to-tensorboard --log-world-size-to-tensorboard --log-params-norm "
+                               "--log-num-zeros-in-grad --log-throughput --log-memory-to-tensorboard"));
+  const std::filesystem::directory_iterator files(here.path("tb"));
+  const TensorBoardEvents events(files->path());
+  const auto steps_of = [&](const std::string& tag) {
+    std::vector<std::int64_t> steps;
+    for (const auto& [key, value] : events.scalars)
+      if (key.first == tag) steps.push_back(key.second);
+    return steps;
+  };
+  std::vector<std::int64_t> iterations, samples;
+  for (std::int64_t i = 1; i <= 12; ++i) iterations.push_back(i), samples.push_back(8 * i);
+  for (const char* tag : {"learning-rate", "batch-size", "lm loss", "loss-scale", "world-size", "grad-norm",
+                          "num-zeros", "params-norm"}) {
+    INFO(tag);
+    CHECK(steps_of(tag) == iterations);
+    CHECK(steps_of(concat(tag, " vs samples")) == samples);
+    CHECK(events.scalars.at({tag, 7}) == events.scalars.at({concat(tag, " vs samples"), 56}));
+  }
+  for (const char* tag : {"iteration-time", "throughput", "forward-backward-time", "optimizer-time"})
+    CHECK(steps_of(tag) == std::vector<std::int64_t>{4, 8, 12});
+  CHECK(steps_of("lm loss validation") == std::vector<std::int64_t>{8});
+  CHECK(steps_of("lm loss validation vs samples") == std::vector<std::int64_t>{64});
+  CHECK(events.scalars.at({"lm loss validation ppl", 8}) ==
+        Approx(std::exp(events.scalars.at({"lm loss validation", 8}))).epsilon(1e-5));
+  CHECK(events.scalars.at({"batch-size", 1}) == 8);
+  CHECK(steps_of("mem-allocated-bytes") == iterations);
+}
+
+}  // namespace isobar::testing

@@ -58,6 +58,7 @@ struct ShapedRank {
     Parallel parallel = Parallel::imagined(place.rank, place.sizes, place.order, place.exchange, world);
     parallel.sequence = place.sequence;
     parallel.form = place.form;
+    parallel.pipeline = place.pipeline;
     return parallel;
   }
 
@@ -88,12 +89,14 @@ StepPrediction predict_step(const TaskSource& source, const TrainerOptions& give
   options.batch.cut(0, place.sizes.dp);  // Error where it has too few samples
   const Device device = meta_like(like);
   const auto world = std::make_shared<ImaginedWorld>(ImaginedWorld{.like = like});
-  // The first rank has the largest parts of everything, and so the most ranges of gradients (GradientReducer).
-  if (place.rank != 0 && place.sizes.tp > 1) {
-    PlannedRank first = place;
-    first.rank = 0;
+  // The first rank of a stage has the largest parts of everything in it, and so the most ranges of gradients
+  // (GradientReducer).
+  for (const std::int64_t first : Mesh(place.sizes, place.order).group_of(0, "pp")) {
+    if (first == place.rank || place.sizes.tp * place.sizes.pp == 1) continue;
+    PlannedRank other = place;
+    other.rank = first;
     const OwnMemoryLedger apart;
-    const ShapedRank asked(source, options, first, device, world);
+    const ShapedRank asked(source, options, other, device, world);
   }
   const OwnMemoryLedger memory;
   ShapedRank rank(source, options, place, device, world);

@@ -81,8 +81,15 @@ LanguageModel::LanguageModel(const std::shared_ptr<const NetworkRecipe>& network
 }
 
 Tensor LanguageModel::loss(const Batch& batch, const Pass& pass) const {
-  return cross_entropy(logits(inputs_of(batch, info_), pass), targets_of(batch, info_), kIgnoredLabel,
-                       network_->padded_columns());
+  return loss_of(logits(input_of(batch), pass), batch);
+}
+
+Tensor LanguageModel::input_of(const Batch& batch) const {
+  return inputs_of(batch, info_);
+}
+
+Tensor LanguageModel::loss_of(const Tensor& logits, const Batch& batch) const {
+  return cross_entropy(logits, targets_of(batch, info_), kIgnoredLabel, network_->padded_columns());
 }
 
 double LanguageModel::weight(const Batch& batch) const {
@@ -99,9 +106,13 @@ std::unique_ptr<Metrics> LanguageModel::metrics() const {
 
 void LanguageModel::score(const Batch& batch, Metrics& metrics) const {
   const TapeScope off(nullptr);
+  score_output(logits(input_of(batch)), batch, metrics);
+}
+
+void LanguageModel::score_output(const Tensor& logits, const Batch& batch, Metrics& metrics) const {
+  const TapeScope off(nullptr);
   const Tensor targets = targets_of(batch, info_);
-  const ClassPredictions predictions =
-      class_predictions(logits(inputs_of(batch, info_)), targets, network_->padded_columns());
+  const ClassPredictions predictions = class_predictions(logits, targets, network_->padded_columns());
   metrics_of<LanguageMetrics>(metrics).add(predictions.row_loss.to_vector(), int_values(predictions.prediction),
                                            int_values(targets));
 }

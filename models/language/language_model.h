@@ -11,6 +11,7 @@
 #include "data/text/tokenizer.h"
 #include "models/compute_options.h"
 #include "models/network.h"
+#include "models/staged_task.h"
 #include "models/task.h"
 
 namespace isobar {
@@ -30,7 +31,7 @@ struct TextInfo {
 TextInfo text_info(const Tokenizer& tokenizer, std::int64_t vocabulary, std::int64_t seq_length);
 Ports language_ports(const TextInfo& info);
 
-class LanguageModel : public Task {
+class LanguageModel : public Task, public StagedTask {
  public:
   // Weights are initialised from compute.seed. Error for fp64 on a GPU.
   LanguageModel(const std::shared_ptr<const NetworkRecipe>& network, const ComputeOptions& compute,
@@ -51,6 +52,11 @@ class LanguageModel : public Task {
   // The number of targets that count; on the device meta, where they have no values, all of them.
   double weight(const Batch& batch) const override;
   bool counts_samples() const override { return !info_.ignores_targets; }
+  const StagedTask* staged() const override { return this; }
+  const Network& staged_network() const override { return *network_; }
+  Tensor input_of(const Batch& batch) const override;
+  Tensor loss_of(const Tensor& logits, const Batch& batch) const override;
+  void score_output(const Tensor& logits, const Batch& batch, Metrics& metrics) const override;
   std::unique_ptr<Metrics> metrics() const override;
   void score(const Batch& batch, Metrics& metrics) const override;
   std::vector<Picture> pictures(const Batch&, std::int64_t) const override { return {}; }

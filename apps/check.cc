@@ -26,7 +26,7 @@ struct CheckFlags {
 RunConfig config_of(const CheckFlags& o) {
   RunConfig config = read_config(named_config(o.train).entries);
   if (!o.full) {
-    config.network->shrink();
+    config.network->shrink(sizes_of(o.train).pp * o.train.pipeline_chunks);
     config.batch.global_batch_size = sizes_of(o.train).dp * std::max<std::int64_t>(1, config.batch.grad_accumulation);
   }
   config.check_before_data();
@@ -36,7 +36,8 @@ RunConfig config_of(const CheckFlags& o) {
 
 std::string title_of(const CheckFlags& o, const RunConfig& config, Device device) {
   const MeshSizes sizes = sizes_of(o.train);
-  return concat("three steps of dp ", sizes.dp, " x tp ", sizes.tp, " x cp ", sizes.cp, " beside one rank, ",
+  return concat("three steps of dp ", sizes.dp, " x tp ", sizes.tp, " x cp ", sizes.cp,
+                sizes.pp > 1 ? concat(" x pp ", sizes.pp) : "", " beside one rank, ",
                 name_of(config.compute.activation()), " on ", name_of(device.kind));
 }
 

@@ -396,18 +396,10 @@ std::int64_t chunks_of(const MegatronArguments& a, int stages) {
   return layers / (stages * *blocks);
 }
 
-template <class Flags>
-void set_pipeline(Flags& o, const MegatronArguments& a) {
-  const int stages = ranks_from(a, "pipeline-model-parallel-size");
-  const std::int64_t chunks = chunks_of(a, stages);
-  if constexpr (requires { o.pipeline_parallel, o.pipeline_chunks; }) {
-    o.pipeline_parallel = stages;
-    o.pipeline_chunks = chunks;
-    if (a.is_on("use-tp-pp-dp-mapping")) o.parallel_order = "tp-cp-pp-dp";
-  } else {
-    ISOBAR_CHECK(stages == 1 && chunks == 1, "--pipeline-model-parallel-size ", stages,
-                 ": this isobar has no pipelines of ranks");
-  }
+void set_pipeline(TrainFlags& o, const MegatronArguments& a) {
+  o.pipeline_parallel = ranks_from(a, "pipeline-model-parallel-size");
+  o.pipeline_chunks = chunks_of(a, o.pipeline_parallel);
+  if (a.is_on("use-tp-pp-dp-mapping")) o.parallel_order = "tp-cp-pp-dp";
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
-// isobar mesh: prints which rank stands where for given data-, tensor- and context-parallel sizes; with a config what
-// each rank holds, and what a step of training needs; and which layouts fit a device.
+// isobar mesh: prints which rank stands where for given data-, tensor-, context- and pipeline-parallel sizes; with a
+// config what each rank holds, and what a step of training needs; the schedule of a pipeline; and which layouts fit a
+// device.
 #include <cstdint>
+#include <iomanip>
 #include <iostream>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -11,10 +14,13 @@
 #include "apps/train/config.h"
 #include "apps/train/dry_run.h"
 #include "apps/train/fit.h"
+#include "apps/train/pipeline.h"
 #include "apps/train/rank_map.h"
 #include "apps/train_flags.h"
 #include "comm/mesh.h"
+#include "comm/pipeline.h"
 #include "engine/storage.h"
+#include "models/staged_task.h"
 
 namespace isobar {
 
@@ -23,6 +29,9 @@ namespace {
 struct MeshOptions {
   PlannedRank layout;
   std::string shard_optimizer;
+  std::int64_t chunks = 1, parts = 0;
+  std::string split = "balanced";
+  bool draws_pipeline = false;
   ConfigOptions config;
   std::string device = "cuda";
   std::int64_t ranks = 0;
@@ -66,8 +75,54 @@ std::string text_with_holdings(const MeshOptions& options) {
   const ShapedConfig shaped(options.config);
   const PlannedRank& layout = options.layout;
   return describe_ranks(*shaped.source, shaped.config.compute, shaped.config.optimizer, layout.sizes, layout.order,
-                        layout.exchange.shards) +
+                        layout.exchange.shards, layout.pipeline) +
          text_of_step(shaped, options);
+}
+
+// Parts of an update: as many as asked for, as the config has, or two rounds.
+std::int64_t parts_of(const MeshOptions& options) {
+  if (options.parts > 0) return options.parts;
+  if (options.config.config.empty()) return 2 * options.layout.sizes.pp;
+  return ShapedConfig::checked(options.config).batch.grad_accumulation;
+}
+
+std::string percent(double share) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(1) << 100 * share << " %";
+  return out.str();
+}
+
+// How the work of a forward move is spread over the pieces of the config's network.
+std::string text_of_work(const MeshOptions& options) {
+  const ShapedConfig shaped(options.config);
+  const PlannedRank& layout = options.layout;
+  Parallel parallel = Parallel::imagined(0, layout.sizes, layout.order);
+  parallel.sequence = layout.sequence;
+  parallel.pipeline = layout.pipeline;
+  const std::unique_ptr<Task> task =
+      shaped.source->make_task(shaped.config.compute, meta_like(device_of(options)), parallel);
+  check_pipeline(*task, {.global_batch_size = 0, .grad_accumulation = parts_of(options)}, parallel);
+  const PipelineCut& cut = task->staged()->staged_network().share()->cut();
+  const PipelineTimeline timeline = predicted_timeline(cut, layout.sizes.pp, parts_of(options));
+  std::string text = "The pieces of the network, and their work, predicted:\n" + to_text(cut, layout.sizes.pp);
+  for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank)
+    text += concat("  place ", rank, ": idle for ", percent(timeline.idle(rank)), " of a step by this work, holds ",
+                   timeline.held(rank), timeline.held(rank) == 1 ? " part" : " parts", " at most\n");
+  return text;
+}
+
+// Of one pipeline: all others do the same.
+std::string text_of_pipeline(const MeshOptions& options) {
+  const int ranks = static_cast<int>(options.layout.sizes.pp);
+  const auto parts = static_cast<int>(parts_of(options)), chunks = static_cast<int>(options.chunks);
+  std::vector<Moves> moves;
+  for (int rank = 0; rank < ranks; ++rank) moves.push_back(pipeline_moves(rank, ranks, parts, chunks));
+  const PipelineTimeline timeline = run_through(moves);
+  const std::string text =
+      concat("A pipeline of ", ranks, " places, ", to_text(options.layout.pipeline), ", ", parts,
+             parts == 1 ? " part" : " parts", "; F: forward, B: backward, of a part\n", draw(timeline),
+             "idle: ", percent(timeline.idle()), " of the time if all pieces take the same\n");
+  return options.config.config.empty() ? text : text + text_of_work(options);
 }
 
 std::string text_of_fitting(const MeshOptions& options) {
@@ -85,6 +140,10 @@ void check_options(const MeshOptions& o) {
   const bool has_config = !o.config.config.empty();
   ISOBAR_CHECK(o.config.assignments.empty() || has_config, "--set: goes with --config");
   ISOBAR_CHECK(o.fit_bytes == 0 || has_config, "--fit: goes with --config");
+  ISOBAR_CHECK(o.layout.sizes.pp >= 1 && o.chunks >= 1, "--pp ", o.layout.sizes.pp, " and --pipeline-chunks ", o.chunks,
+               ": at least one of each is needed");
+  ISOBAR_CHECK(o.chunks == 1 || o.layout.sizes.pp > 1, "--pipeline-chunks: goes with --pp of 2 ranks at least");
+  ISOBAR_CHECK(o.parts == 0 || o.draws_pipeline, "--parts: goes with --pipeline");
   ISOBAR_CHECK((o.fit_bytes > 0) == (o.ranks > 0),
                o.ranks > 0 ? "--ranks: goes with --fit" : "--fit: goes with --ranks");
   const std::int64_t shards = o.layout.exchange.shards, sharing = o.layout.sizes.dp * o.layout.sizes.cp;
@@ -101,6 +160,12 @@ void register_mesh(CLI::App& app) {
   mesh->add_option("--dp", layout.sizes.dp, "data-parallel size")->capture_default_str();
   mesh->add_option("--tp", layout.sizes.tp, "tensor-parallel size")->capture_default_str();
   mesh->add_option("--cp", layout.sizes.cp, "context-parallel size")->capture_default_str();
+  mesh->add_option("--pp", layout.sizes.pp, "pipeline-parallel size")->capture_default_str();
+  add_pipeline_options(*mesh, options->chunks, options->split);
+  mesh->add_flag("--pipeline", options->draws_pipeline,
+                 "the schedule of the pipeline, and with --config the work of its pieces, instead of the places");
+  mesh->add_option("--parts", options->parts, "with --pipeline: parts of an update; default the config's")
+      ->check(whole_number_from(1));
   mesh->add_option("--order", layout.order, "which varies fastest, first to last")->capture_default_str();
   mesh->add_option("--config", options->config.config,
                    "a config's NAME, or FILE.json[:NAME]: what each rank holds, and what a step needs");
@@ -118,8 +183,10 @@ void register_mesh(CLI::App& app) {
   mesh->callback([options] {
     MeshOptions& o = *options;
     o.layout.exchange.shards = shards_named(o.shard_optimizer);
+    o.layout.pipeline = pipeline_options(o.chunks, o.split);
     check_options(o);
     std::cout << (o.fit_bytes > 0           ? text_of_fitting(o)
+                  : o.draws_pipeline        ? text_of_pipeline(o)
                   : o.config.config.empty() ? to_text(Mesh(o.layout.sizes, o.layout.order))
                                             : text_with_holdings(o));
   });

@@ -89,8 +89,8 @@ void print_configs() {
 
 // Error where the model cannot be split in that way: before any rank is made.
 std::string ranks_of(const RunConfig& config, const OpenedRecipe& data, const TrainFlags& o) {
-  std::string map =
-      describe_ranks(data, config.compute, config.optimizer, sizes_of(o), o.parallel_order, exchange_of(o).shards);
+  std::string map = describe_ranks(data, config.compute, config.optimizer, sizes_of(o), o.parallel_order,
+                                   exchange_of(o).shards, pipeline_options(o.pipeline_chunks, o.pipeline_split));
   map.pop_back();
   return map;
 }

@@ -111,6 +111,15 @@ std::int64_t shards_named(const std::string& value) {
   return shards;
 }
 
+void add_pipeline_options(CLI::App& command, std::int64_t& chunks, std::string& split) {
+  command.add_option("--pipeline-chunks", chunks, "pieces of the network on each rank of a pipeline (interleaved)")
+      ->capture_default_str();
+  command
+      .add_option("--pipeline-split", split,
+                  "which piece has how many blocks: balanced (by their work), even, or a number each, \"4,4,3\"")
+      ->capture_default_str();
+}
+
 void add_train_flags(CLI::App& command, TrainFlags& o) {
   add_config_options(command, o.config);
   command.add_option("--data", o.data, "a folder with train/, valid/ and stats/, or with all files in it");
@@ -121,6 +130,11 @@ void add_train_flags(CLI::App& command, TrainFlags& o) {
       ->check(CLI::IsMember({"auto", "thread", "mpi", "nccl"}))
       ->capture_default_str();
   add_shard_option(command, o.shard_optimizer);
+  command
+      .add_option("--pipeline-parallel", o.pipeline_parallel,
+                  "ranks that hold consecutive blocks of the network; the parts of grad_accumulation pass through them")
+      ->capture_default_str();
+  add_pipeline_options(command, o.pipeline_chunks, o.pipeline_split);
   command.add_option("--comm-timeout", o.comm_timeout, "seconds that a rank waits for the others")
       ->check(CLI::Range(1e-3, 1e6))
       ->capture_default_str();
@@ -157,18 +171,30 @@ void check_layout(const TrainFlags& o) {
   ISOBAR_CHECK(o.ranks >= 1, "--ranks ", o.ranks, ": at least one rank is needed");
   ISOBAR_CHECK(o.tensor_parallel >= 1, "--tensor-parallel ", o.tensor_parallel, ": at least one rank is needed");
   ISOBAR_CHECK(o.context_parallel >= 1, "--context-parallel ", o.context_parallel, ": at least one rank is needed");
+  ISOBAR_CHECK(o.pipeline_parallel >= 1, "--pipeline-parallel ", o.pipeline_parallel, ": at least one rank is needed");
+  ISOBAR_CHECK(o.pipeline_chunks >= 1, "--pipeline-chunks ", o.pipeline_chunks, ": at least one chunk is needed");
+  ISOBAR_CHECK(o.pipeline_parallel > 1 || (o.pipeline_chunks == 1 && o.pipeline_split == "balanced"),
+               "--pipeline-chunks and --pipeline-split: go with --pipeline-parallel of 2 ranks at least");
+  pipeline_options(o.pipeline_chunks, o.pipeline_split);  // Error for a split that is none
   const char* const ranks = o.are_processes() ? o.launch.size_variable.c_str() : "--ranks";
   ISOBAR_CHECK(o.ranks % o.tensor_parallel == 0, ranks, " ", o.ranks, " is no multiple of --tensor-parallel ",
                o.tensor_parallel);
   ISOBAR_CHECK(o.ranks / o.tensor_parallel % o.context_parallel == 0, ranks, " ", o.ranks,
                " is no multiple of --tensor-parallel ", o.tensor_parallel, " x --context-parallel ",
                o.context_parallel);
-  const std::int64_t shards = shards_named(o.shard_optimizer), sharing = o.ranks / o.tensor_parallel;
+  const int of_model = o.tensor_parallel * o.context_parallel;
+  ISOBAR_CHECK(o.ranks / of_model % o.pipeline_parallel == 0, ranks, " ", o.ranks,
+               " is no multiple of --tensor-parallel ", o.tensor_parallel, " x --context-parallel ", o.context_parallel,
+               " x --pipeline-parallel ", o.pipeline_parallel);
+  const std::int64_t shards = shards_named(o.shard_optimizer),
+                     sharing = o.ranks / o.tensor_parallel / o.pipeline_parallel;
   ISOBAR_CHECK(shards == ExchangeOptions::kAll || sharing % shards == 0, "--shard-optimizer ", shards, ": the ",
                sharing, " ranks that share the optimizer, ", ranks, " over --tensor-parallel, are no groups of ",
                shards);
   ISOBAR_CHECK(!(o.noddp && shards != 1),
                "--shard-optimizer deals out what ranks exchange, and with --noddp they exchange nothing");
+  ISOBAR_CHECK(!o.noddp || o.pipeline_parallel == 1, "--noddp: ranks of a pipeline compute parts of one gradient, ",
+               "and must exchange them");
   ISOBAR_CHECK(!o.noddp || o.context_parallel == 1, "--noddp: context-parallel ranks compute parts of one gradient, ",
                "and must exchange them");
   ISOBAR_CHECK(!o.noddp || !o.sequence_parallel || o.tensor_parallel == 1,
@@ -209,13 +235,17 @@ void find_ranks(TrainFlags& o) {
 }
 
 MeshSizes sizes_of(const TrainFlags& o) {
-  return {.dp = o.ranks / (o.tensor_parallel * o.context_parallel), .tp = o.tensor_parallel, .cp = o.context_parallel};
+  return {.dp = o.ranks / (o.tensor_parallel * o.context_parallel * o.pipeline_parallel),
+          .tp = o.tensor_parallel,
+          .cp = o.context_parallel,
+          .pp = o.pipeline_parallel};
 }
 
 Parallel start_parallel(const Communicator& world, const TrainFlags& o) {
   Parallel parallel = Parallel::start(world, sizes_of(o), o.parallel_order, exchange_of(o));
   parallel.sequence = o.sequence_parallel;
   parallel.form = *enum_named<ContextForm>(o.context_form);
+  parallel.pipeline = pipeline_options(o.pipeline_chunks, o.pipeline_split);
   return parallel;
 }
 
@@ -225,7 +255,8 @@ PlannedRank planned_rank(const TrainFlags& o, std::int64_t rank) {
           .exchange = exchange_of(o),
           .sequence = o.sequence_parallel,
           .form = *enum_named<ContextForm>(o.context_form),
-          .rank = rank};
+          .rank = rank,
+          .pipeline = pipeline_options(o.pipeline_chunks, o.pipeline_split)};
 }
 
 ExchangeOptions exchange_of(const TrainFlags& o) {
@@ -284,7 +315,8 @@ ProcessRanks process_ranks_of(const TrainFlags& o) {
   RankDescription& me = ranks.me;
   me.version = concat(kVersion, " (build ", kBuildId, ")");
   me.compares_calls = compares_calls();
-  me.layout = concat("dp ", sizes.dp, " x tp ", sizes.tp, " x cp ", sizes.cp, " in order ", o.parallel_order,
+  me.layout = concat("dp ", sizes.dp, " x tp ", sizes.tp, " x cp ", sizes.cp, " x pp ", sizes.pp, " (",
+                     to_text(pipeline_options(o.pipeline_chunks, o.pipeline_split)), ") in order ", o.parallel_order,
                      o.sequence_parallel ? ", sequence parallel" : "", ", context form ", o.context_form,
                      o.shard_optimizer.empty() ? "" : ", sharded optimizer: " + o.shard_optimizer,
                      o.by_nccl ? ", by NCCL" : ", by MPI");

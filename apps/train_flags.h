@@ -44,7 +44,9 @@ struct TrainFlags {
   std::string shard_optimizer;  // number of ranks, or "all"; empty: the optimizer is not sharded
   bool comm_report = false, late_agreement = false;
   double bucket_cap_mb = 25;
-  int tensor_parallel = 1, context_parallel = 1;
+  int tensor_parallel = 1, context_parallel = 1, pipeline_parallel = 1;
+  std::int64_t pipeline_chunks = 1;
+  std::string pipeline_split = "balanced";
   bool sequence_parallel = false;
   std::string context_form = name_of_enum(ContextForm::automatic);
 };
@@ -63,6 +65,9 @@ void find_ranks(TrainFlags& flags);
 // ranks.
 void add_shard_option(CLI::App& command, std::string& value);
 std::int64_t shards_named(const std::string& value);
+
+// --pipeline-chunks and --pipeline-split.
+void add_pipeline_options(CLI::App& command, std::int64_t& chunks, std::string& split);
 
 MeshSizes sizes_of(const TrainFlags& flags);
 Parallel start_parallel(const Communicator& world, const TrainFlags& flags);

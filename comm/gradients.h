@@ -9,6 +9,9 @@
 //   copy              dp x cp x tp, in one call; only the first tp rank's gradient counts
 //   copy_of_partial   the same; with sequence parallel a rank has the gradient of its own rows, and all count
 //
+// Of a pipeline these are ranks of one stage. A tied parameter, which the first and the last stage hold, has parts of
+// its gradient on both: they are summed over the ranks of both stages, in one call too, when both have all of theirs.
+//
 // The seed of the backward pass is the weight of the rank's part divided by that of the whole batch, so that sums are
 // means (docs/parallelism.md).
 //
@@ -39,6 +42,8 @@ class GradientReducer {
   void begin(Tape& tape);
   // Call it instead of begin() if the last part is empty on some ranks: finish() then starts all buckets.
   void begin_after_backward();
+  // Of a network whose last part is passed backward in several tapes: after begin_after_backward(), before each.
+  void watch(Tape& tape);
   // Call it after the backward pass, when every gradient has a value (Parameters::finish_gradients). Starts the
   // remaining buckets, in the order of the buffer. Later work on the current stream sees the sums: all of them, or with
   // a sharded optimizer those of owned().
@@ -64,6 +69,7 @@ class GradientReducer {
  private:
   struct Bucket {
     Sharing sharing = Sharing::copy;
+    bool tied = false;
     FlatRange range = {};
     FlatRange own = {};  // this rank's slice; the whole bucket if it is not sharded
     int leaves = 0;      // parameters in it
@@ -74,7 +80,7 @@ class GradientReducer {
   Device side_device() const;
   void list_buckets();
   void list_owned();
-  double factor_of(Sharing sharing) const;
+  double factor_of(Sharing sharing, bool is_tied) const;
   void note(const Leaf& leaf);
   void start(const Bucket& bucket);
 

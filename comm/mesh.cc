@@ -28,14 +28,17 @@ Part part_of(std::int64_t total, std::int64_t place, std::int64_t places) {
 }
 
 Mesh::Mesh(const MeshSizes& sizes, const std::string& order) {
-  std::vector<Axis> known{{"tp", sizes.tp, 1}, {"cp", sizes.cp, 1}, {"dp", sizes.dp, 1}, {"pp", 1, 1}};
+  std::vector<Axis> known{{"tp", sizes.tp, 1}, {"cp", sizes.cp, 1}, {"dp", sizes.dp, 1}, {"pp", sizes.pp, 1}};
   for (const Axis& axis : known) {
     ISOBAR_CHECK(axis.size >= 1, "the ", axis.name, " size must be at least 1, not ", axis.size);
   }
   std::int64_t stride = 1;
-  for (const std::string& name : split_at_dashes(order)) {
+  std::vector<std::string> names = split_at_dashes(order);
+  if (sizes.pp > 1 && std::ranges::find(names, "pp") == names.end()) names.emplace_back("pp");
+  for (const std::string& name : names) {
     const auto axis = std::find_if(known.begin(), known.end(), [&](const Axis& a) { return a.name == name; });
-    ISOBAR_CHECK(axis != known.end(), "order ", order, ": '", name, "' is not one of tp, cp, dp, or is named twice");
+    ISOBAR_CHECK(axis != known.end(), "order ", order, ": '", name,
+                 "' is not one of tp, cp, dp, pp, or is named twice");
     ISOBAR_CHECK(axis->size <= kMaxRanks / stride, "more than ", kMaxRanks, " ranks");
     axes_.push_back({name, axis->size, stride});
     stride *= axis->size;

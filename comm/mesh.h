@@ -13,7 +13,8 @@ namespace isobar {
 inline constexpr std::int64_t kMaxRanks = 1 << 20;  // of a run; a larger number must be a mistake
 
 struct MeshSizes {
-  std::int64_t dp = 1, tp = 1, cp = 1;
+  std::int64_t dp = 1, tp = 1, cp = 1, pp = 1;
+  std::int64_t ranks() const { return dp * tp * cp * pp; }
 };
 
 // One rank's contiguous part of heads, hidden units or rows of patches: [begin, end).
@@ -29,13 +30,13 @@ Part part_of(std::int64_t total, std::int64_t place, std::int64_t places);
 class Mesh {
  public:
   struct Axis {
-    std::string name;  // "tp", "cp", "dp"
+    std::string name;  // "tp", "cp", "dp", "pp"
     std::int64_t size;
     std::int64_t stride;  // between neighbouring ranks of a group
   };
 
-  // order: axis names joined by '-', each at most once. An axis that is left out must have size 1. "pp" is allowed and
-  // has size 1. Throws Error for sizes below 1 and unknown or repeated names.
+  // order: axis names joined by '-', each at most once. An axis that is left out must have size 1, but "pp", which then
+  // varies slowest. Throws Error for sizes below 1 and unknown or repeated names.
   Mesh(const MeshSizes& sizes, const std::string& order);
 
   // The mesh of a run on one device: one rank, every axis of size 1.

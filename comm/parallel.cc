@@ -29,11 +29,14 @@ class Groups {
   }
 
   enum class Use : std::uint8_t { in_passes, beside };
+  // A rank that is not among the members forms a group of its own, and gets it: the other ranks form one now.
   Communicator of(Members members, const std::string& name, Use use) {
     if (members.size() == 1) return {};
     for (const Formed& formed : formed_)
       if (formed.use == use && formed.members == members) return formed.group.named(name);
-    formed_.push_back({members, use, form_(members, name)});
+    const bool is_member = std::ranges::find(members, rank_) != members.end();
+    const Communicator group = form_(is_member ? members : Members{rank_}, name);
+    formed_.push_back({members, use, is_member ? group : Communicator()});
     return formed_.back().group;
   }
   Communicator along(const std::string& axes, Use use = Use::beside) {
@@ -57,14 +60,54 @@ class Groups {
       for (const std::int64_t rank : mesh_.group_of(member, "tp")) wide.push_back(rank);
     }
     std::ranges::sort(wide);
+    own_shards_ = own;
+    wide_shards_ = wide;
     const bool is_all = shards == count;
     parallel.shards = of(own, is_all ? "dp-cp" : "shards", Use::beside);
     parallel.replicas = of(replicas, "replicas", Use::beside);
     parallel.wide_shards = of(wide,
-                              is_all                                    ? "world"
+                              is_all                                    ? name_of_stage()
                               : mesh_.group_of(rank_, "tp").size() == 1 ? "shards"
                                                                         : "shards-tp",
                               Use::beside);
+  }
+
+  // The ranks of a stage; without a pipeline they are the world.
+  const char* name_of_stage() const { return mesh_.group_of(rank_, "pp").size() > 1 ? "dp-tp-cp" : "world"; }
+
+  // Neighbours along pp, in two rounds: places 0 and 1, 2 and 3, ...; then 1 and 2, 3 and 4, ..., and the last one and
+  // place 0. Of an odd number of places the last pair has a round of its own.
+  void link(Parallel& parallel) {
+    const Members places = mesh_.group_of(rank_, "pp");
+    const auto count = std::ssize(places), own = std::ranges::find(places, rank_) - places.begin();
+    if (count == 1) return;
+    const auto pair_from = [&](std::int64_t first) {
+      Members pair{places[static_cast<std::size_t>(first)], places[static_cast<std::size_t>((first + 1) % count)]};
+      std::ranges::sort(pair);
+      return pair;
+    };
+    const auto form = [&](std::int64_t round_begin, std::int64_t round_end) {
+      std::int64_t first = round_begin;
+      for (std::int64_t i = round_begin; i < round_end; i += 2)
+        if (i == own || (i + 1) % count == own) first = i;
+      const Communicator pair = of(pair_from(first), "pp", Use::in_passes);
+      if (first == own) parallel.next = pair;
+      if ((first + 1) % count == own) parallel.previous = pair;
+    };
+    form(0, count - count % 2);
+    form(1, count);
+    if (count % 2 == 1) form(count - 1, count);
+  }
+
+  // The groups of parameters that both ends of the pipeline hold. Every rank forms those of its own coordinates along
+  // the other axes.
+  void tie(Parallel& parallel) {
+    if (mesh_.group_of(rank_, "pp").size() == 1) return;
+    parallel.tied_tokens = of(at_ends(mesh_.group_of(rank_, "dp-cp")), "tied", Use::beside);
+    parallel.tied_stage = of(at_ends(mesh_.group_of(rank_, "dp-cp-tp")), "tied-tp", Use::beside);
+    if (!parallel.exchange.shards_optimizer()) return;
+    parallel.tied_shards = of(at_ends(own_shards_), "tied-shards", Use::beside);
+    parallel.tied_wide_shards = of(at_ends(wide_shards_), "tied-shards-tp", Use::beside);
   }
 
  private:
@@ -73,10 +116,24 @@ class Groups {
     Use use;
     Communicator group;
   };
+
+  // The ranks at both ends of the pipelines that these are in.
+  Members at_ends(const Members& members) const {
+    Members ends;
+    for (const std::int64_t member : members) {
+      const Members places = mesh_.group_of(member, "pp");
+      ends.push_back(places.front());
+      ends.push_back(places.back());
+    }
+    std::ranges::sort(ends);
+    return ends;
+  }
+
   const Mesh& mesh_;
   std::int64_t rank_;
   Form form_;
   std::vector<Formed> formed_;
+  Members own_shards_, wide_shards_;
 };
 
 void form_groups(Parallel& parallel, Groups groups) {
@@ -88,7 +145,12 @@ void form_groups(Parallel& parallel, Groups groups) {
   parallel.cp = groups.along("cp", Use::in_passes);
   parallel.tokens = groups.along("dp-cp");
   parallel.model = groups.along("tp-cp", Use::in_passes);
+  parallel.pp = groups.along("pp");
+  parallel.stage = groups.along("dp-tp-cp").named(groups.name_of_stage());
+  parallel.samples = groups.along("dp-pp").named(parallel.pp.size() > 1 ? "dp-pp" : "dp");
   if (parallel.exchange.shards_optimizer()) groups.deal_out(parallel, parallel.exchange.shards);
+  groups.link(parallel);
+  groups.tie(parallel);
 }
 
 }  // namespace
@@ -125,13 +187,16 @@ Parallel Parallel::imagined(std::int64_t rank, const MeshSizes& sizes, const std
 // The gradient of a parameter that several tp ranks hold whole is summed over these ranks too, in a single call: calls
 // of different groups may add in different orders, and the copies would drift apart by rounding. If dp x cp is one
 // rank, nothing is summed, and all tp ranks have the same numbers.
-Parallel::GradientGroups Parallel::gradient_groups(Sharing sharing) const {
+Parallel::GradientGroups Parallel::gradient_groups(Sharing sharing, bool is_tied) const {
   static const Communicator nobody;
-  if (exchange.off) return {nobody, nobody};
+  const Communicator& all_of_stage = is_tied ? tied_stage : stage;
+  if (exchange.off) return {nobody, nobody, all_of_stage};
+  const Communicator& same = is_tied ? tied_tokens : tokens;
   const bool is_partial = sharing == Sharing::copy_of_partial && sequence;
-  const bool is_wide = tp.size() > 1 && sharing != Sharing::shard && (is_partial || tokens.size() > 1);
-  if (!exchange.shards_optimizer()) return {nobody, is_wide ? world : tokens};
-  return {is_wide ? wide_shards : shards, replicas};
+  const bool is_wide = tp.size() > 1 && sharing != Sharing::shard && (is_partial || same.size() > 1);
+  if (!exchange.shards_optimizer()) return {nobody, is_wide ? all_of_stage : same, all_of_stage, is_wide};
+  const Communicator &narrow = is_tied ? tied_shards : shards, &wide = is_tied ? tied_wide_shards : wide_shards;
+  return {is_wide ? wide : narrow, replicas, all_of_stage, is_wide};
 }
 
 bool Parallel::is_copy(Sharing sharing) const {
@@ -141,14 +206,20 @@ bool Parallel::is_copy(Sharing sharing) const {
 
 BucketPlan Parallel::bucket_plan() const {
   BucketPlan plan{.bytes = exchange.bucket_bytes};
-  for (std::size_t i = 0; i < kSharings; ++i)
+  for (std::size_t i = 0; i < kSharings; ++i) {
     plan.slices[i] = gradient_groups(static_cast<Sharing>(i)).scattered.size();
+    plan.tied_slices[i] = gradient_groups(static_cast<Sharing>(i), /*is_tied=*/true).scattered.size();
+  }
   return plan;
 }
 
 Part Parallel::over_tp(std::int64_t total, std::int64_t unit) const {
   const Part units = part_of(ceil_div(total, unit), tp.rank(), tp.size());
   return {std::min(units.begin * unit, total), std::min(units.end * unit, total)};
+}
+
+int Parallel::rank_in_link(int place) const {
+  return link_to(place).rank() == 0 ? 1 : 0;
 }
 
 const Parallel& Parallel::alone() {

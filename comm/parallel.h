@@ -9,6 +9,7 @@
 #include "comm/communicator.h"
 #include "comm/imagined.h"
 #include "comm/mesh.h"
+#include "comm/pipeline_options.h"
 #include "engine/keys.h"
 #include "engine/parameters.h"
 
@@ -38,15 +39,22 @@ struct ExchangeOptions {
 struct Parallel {
   Mesh mesh = Mesh::single();
   Communicator world{};
-  Communicator dp{}, tp{}, cp{};
-  Communicator tokens{};       // dp x cp: ranks with the same weights and different parts of the batch
-  Communicator model{};        // tp x cp: ranks that work on the same samples
-  Communicator shards{};       // of `tokens`: those that shard the optimizer; by default this rank alone
-  Communicator wide_shards{};  // shards x tp
-  Communicator replicas{};     // of `tokens`: those with the same slice, one of each group `shards`
-  bool sequence = false;       // sequence parallel: between the branches of a block each tp rank holds some of the rows
+  Communicator dp{}, tp{}, cp{}, pp{};
+  Communicator tokens{};            // dp x cp: ranks with the same weights and different parts of the batch
+  Communicator model{};             // tp x cp: ranks that work on the same samples
+  Communicator stage{};             // dp x tp x cp: ranks that hold the same stages of the network
+  Communicator samples{};           // dp x pp: of these, ranks of one pp see the same samples
+  Communicator next{}, previous{};  // this rank and a neighbour along pp, which wraps round
+  Communicator shards{};            // of `tokens`: those that shard the optimizer; by default this rank alone
+  Communicator wide_shards{};       // shards x tp
+  Communicator replicas{};          // of `tokens`: those with the same slice, one of each group `shards`
+  // The same groups with the ranks at the other end of the pipeline, for parameters that both ends hold (tied ones); on
+  // ranks that are no end, and without a pipeline, this rank alone.
+  Communicator tied_tokens{}, tied_stage{}, tied_shards{}, tied_wide_shards{};
+  bool sequence = false;  // sequence parallel: between the branches of a block each tp rank holds some of the rows
   ContextForm form = ContextForm::automatic;
   ExchangeOptions exchange = {};
+  PipelineOptions pipeline = {};
 
   // Every rank of `world` calls it. Throws Error if the product of the sizes is not the number of ranks, or if the
   // optimizer cannot be sharded in that way.
@@ -69,8 +77,10 @@ struct Parallel {
   // `summed`, the slice is summed further. The step of a group of one rank is skipped.
   struct GradientGroups {
     const Communicator &scattered, &summed;
+    const Communicator& holders;  // all ranks that hold such a parameter, or parts of it
+    bool over_tp = false;         // ranks of several tp are in them
   };
-  GradientGroups gradient_groups(Sharing sharing) const;
+  GradientGroups gradient_groups(Sharing sharing, bool is_tied = false) const;
   // The layout of the parameters that these two steps need.
   BucketPlan bucket_plan() const;
   // Whether another rank computes the same gradient of such a parameter, and only that rank's copy counts.
@@ -88,6 +98,13 @@ struct Parallel {
   }
 
   bool is_first() const { return world.rank() == 0; }  // the rank that writes and prints
+
+  // Of a pipeline the last stage has the loss: the number of ranks that have one.
+  int ranks_with_loss() const { return world.size() / pp.size(); }
+  // The group that an exchange with this place of the pipeline uses, and the rank of that place in it. It is a
+  // neighbour.
+  const Communicator& link_to(int place) const { return place == (pp.rank() + 1) % pp.size() ? next : previous; }
+  int rank_in_link(int place) const;
 };
 
 }  // namespace isobar

@@ -80,6 +80,8 @@ Tensor tanh(const Tensor& x);
 Tensor layernorm(const Tensor& x, const Tensor& w, const Tensor& b, double eps, DType out_dtype);
 // s = x + branch; y = layernorm(s); all [B·T,C].
 LayernormResult layernorm_residual(const Tensor& x, const Tensor& branch, const Tensor& w, const Tensor& b, double eps);
+// The same without a branch: s is x. All gradients have the bits of layernorm_residual for x + branch = this x.
+LayernormResult layernorm_stream(const Tensor& x, const Tensor& w, const Tensor& b, double eps, DType out_dtype);
 
 // [B·T,3·C] -> [B·T,C].
 Tensor attention(const Tensor& qkv, const AttentionOptions& options);

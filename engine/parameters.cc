@@ -60,6 +60,13 @@ std::vector<std::string> names_and_beginnings(const std::vector<std::string>& na
 
 constexpr std::int64_t kCostOfNormal = 64;  // of an element, beside a copy's
 
+// Of the part that this rank holds, in memory.
+Shape shape_of_part(const ParameterSpec& spec) {
+  Shape shape = spec.shape;
+  shape[static_cast<std::size_t>(spec.shard.axis)] = spec.shard.end - spec.shard.begin;
+  return shape_in_memory(shape, spec.order);
+}
+
 double initial_value(const Init& init, std::uint64_t seed, std::uint64_t stream, std::int64_t index) {
   const auto i = static_cast<std::uint64_t>(index);
   switch (init.kind) {
@@ -93,9 +100,7 @@ int Parameters::add(ParameterSpec spec) {
   ISOBAR_CHECK(spec.order == MemoryOrder::as_in_files || (shard.axis == 0 && spec.shape.size() >= 2), "parameter ",
                spec.names[0], " of shape ", to_string(spec.shape), " cannot lie channels-last, with parts along axis ",
                shard.axis);
-  Shape shape = spec.shape;
-  shape[axis] = shard.end - shard.begin;
-  shape = shape_in_memory(shape, spec.order);
+  Shape shape = shape_of_part(spec);
   entries_.push_back({.spec = std::move(spec), .shape = std::move(shape)});
   return static_cast<int>(entries_.size()) - 1;
 }
@@ -134,6 +139,17 @@ void Parameters::freeze_all() {
   for (Entry& entry : entries_) entry.frozen = true;
 }
 
+void Parameters::hold_only(const Weights& held, const Weights& tied) {
+  ISOBAR_CHECK(!weights_.defined(), "parameters are dealt out after allocate()");
+  for (int handle = 0; handle < handles(); ++handle) {
+    Entry& entry = entries_[static_cast<std::size_t>(handle)];
+    entry.tied = std::ranges::find(tied, handle) != tied.end();
+    if (std::ranges::find(held, handle) != held.end()) continue;
+    entry.spec.shard = {.axis = entry.spec.shard.axis, .begin = 0, .end = 0};
+    entry.shape = shape_of_part(entry.spec);
+  }
+}
+
 const std::string& Parameters::name_of(int handle) const {
   return entries_[static_cast<std::size_t>(handle)].spec.names.front();
 }
@@ -169,22 +185,26 @@ std::vector<int> Parameters::handles_of(Sharing sharing, const std::function<boo
 
 void Parameters::lay_out(const BucketPlan& plan, std::size_t element) {
   constexpr std::array kOrder{Sharing::shard, Sharing::copy, Sharing::copy_of_partial};
-  const auto lay_out_handles = [&](Sharing sharing, bool frozen, const auto& are_wanted) {
+  const auto lay_out_handles = [&](Section section, const auto& are_wanted) {
     const std::int64_t begin = total_;
-    const std::vector<int> handles = handles_of(sharing, are_wanted);
-    if (frozen)
+    const std::vector<int> handles = handles_of(section.sharing, are_wanted);
+    if (section.frozen)
       lay_out_frozen(handles);
     else
-      lay_out_section(sharing, handles, plan, element);
-    if (total_ > begin) sections_.push_back({sharing, {begin, total_}, frozen});
+      lay_out_section(section, handles, plan, element);
+    section.range = {begin, total_};
+    if (total_ > begin) sections_.push_back(section);
   };
   for (const bool decay : {true, false}) {
-    for (const Sharing sharing : kOrder)
-      lay_out_handles(sharing, false, [decay](const Entry& e) { return !e.frozen && e.spec.decay == decay; });
+    for (const bool tied : {false, true})
+      for (const Sharing sharing : kOrder)
+        lay_out_handles({sharing, {}, /*frozen=*/false, tied},
+                        [decay, tied](const Entry& e) { return !e.frozen && e.spec.decay == decay && e.tied == tied; });
     if (decay) decay_end_ = total_;
   }
   trained_end_ = total_;
-  for (const Sharing sharing : kOrder) lay_out_handles(sharing, true, [](const Entry& e) { return e.frozen; });
+  for (const Sharing sharing : kOrder)
+    lay_out_handles({sharing, {}, /*frozen=*/true, /*tied=*/false}, [](const Entry& e) { return e.frozen; });
   list_names();
 }
 
@@ -204,7 +224,7 @@ void Parameters::check_room_for(const Entry& entry, std::int64_t at) {
 }
 
 // Buckets are filled from the end, because the last parameters' gradients are final first.
-void Parameters::lay_out_section(Sharing sharing, const std::vector<int>& handles, const BucketPlan& plan,
+void Parameters::lay_out_section(const Section& section, const std::vector<int>& handles, const BucketPlan& plan,
                                  std::size_t element) {
   std::vector<Bucket> buckets;
   std::int64_t size = 0;
@@ -214,7 +234,7 @@ void Parameters::lay_out_section(Sharing sharing, const std::vector<int>& handle
     entry.offset = total_;
     if (entry.numel() == 0) continue;  // the shard is on other ranks
     if (is_full) {
-      buckets.push_back({sharing, {}, {}});
+      buckets.push_back({section.sharing, {}, {}, section.tied});
       size = 0;
     }
     check_room_for(entry, size);
@@ -222,7 +242,8 @@ void Parameters::lay_out_section(Sharing sharing, const std::vector<int>& handle
     size += aligned(entry.numel());
     is_full = static_cast<std::size_t>(size) * element >= plan.bytes;
   }
-  const std::int64_t unit = kAlignment * plan.slices[static_cast<std::size_t>(sharing)];
+  const auto& slices = section.tied ? plan.tied_slices : plan.slices;
+  const std::int64_t unit = kAlignment * slices[static_cast<std::size_t>(section.sharing)];
   for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
     std::int64_t offset = total_;
     for (auto handle = bucket->handles.rbegin(); handle != bucket->handles.rend(); ++handle) {

@@ -87,7 +87,8 @@ struct FlatRange {
 struct BucketPlan {
   // Min size of a bucket. The last bucket of a section holds the rest.
   std::size_t bytes = std::size_t{25} << 20;
-  std::array<std::int64_t, kSharings> slices = {1, 1, 1};  // number of slices, by Sharing
+  std::array<std::int64_t, kSharings> slices = {1, 1, 1};       // number of slices, by Sharing
+  std::array<std::int64_t, kSharings> tied_slices = {1, 1, 1};  // the same for tied parameters
 };
 
 // Handles of parameters (Parameters::add).
@@ -107,6 +108,11 @@ class Parameters {
   void freeze(const std::vector<std::string>& patterns);
   // All of them, of a model that is only applied: it has no gradients, and zeros until its weights are read.
   void freeze_all();
+
+  // Ranks that hold other parts of the network hold its other parameters: of those that are not among `held` this rank
+  // has no element. `tied`: those of `held` that ranks at both ends of a pipeline hold; their gradient is the sum of
+  // both. Call it after the last add() and before allocate().
+  void hold_only(const Weights& held, const Weights& tied);
 
   // For people: what ranks share, each once (`what`), in the order in which layers note it.
   void note_dealt(Dealt dealt);
@@ -142,11 +148,13 @@ class Parameters {
   // Of a parameter that is not frozen.
   Tensor grad(const NamedParameter& p) const { return grads_.slice(p.offset, p.shape); }
 
-  // The buffers in order, padding included, as ranges of parameters with the same Sharing, trained or frozen.
+  // The buffers in order, padding included, as ranges of parameters with the same Sharing, tied or not, trained or
+  // frozen.
   struct Section {
     Sharing sharing = Sharing::copy;
     FlatRange range;
     bool frozen = false;
+    bool tied = false;
   };
   const std::vector<Section>& sections() const { return sections_; }
 
@@ -157,6 +165,7 @@ class Parameters {
     Sharing sharing = Sharing::copy;
     FlatRange range;
     std::vector<int> handles;  // of its leaves, in reverse order
+    bool tied = false;
   };
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
@@ -169,7 +178,7 @@ class Parameters {
     ParameterSpec spec;
     Shape shape;  // of the part that this rank holds of each name, in memory
     std::int64_t offset = 0;
-    bool frozen = false;
+    bool frozen = false, tied = false;
     std::int64_t numel() const;
   };
 
@@ -177,7 +186,8 @@ class Parameters {
   std::vector<int> handles_of(Sharing sharing, const std::function<bool(const Entry&)>& are_wanted) const;
   void lay_out_frozen(const std::vector<int>& handles);
   static void check_room_for(const Entry& entry, std::int64_t at);
-  void lay_out_section(Sharing sharing, const std::vector<int>& handles, const BucketPlan& plan, std::size_t element);
+  void lay_out_section(const Section& section, const std::vector<int>& handles, const BucketPlan& plan,
+                       std::size_t element);
   void list_names();
   void check_memory(DType dtype, DType activation, Device device) const;
   void fill(std::uint64_t seed);

@@ -56,6 +56,11 @@ std::unique_ptr<Network> make_network(const NetworkRecipe& recipe, const Ports& 
   const bool splits_rows = build.parallel.sequence && build.parallel.tp.size() > 1;
   ISOBAR_CHECK(!splits_rows || network->has_residual_stream(), "--sequence-parallel: ", network->name(),
                " has no residual stream, whose rows it splits");
+  if (build.parallel.pp.size() > 1) {
+    auto share = std::make_unique<PipelineShare>(recipe, ports, build);
+    build.parameters.hold_only(share->held(network->stages()), share->tied(network->stages()));
+    network->take(std::move(share));
+  }
   return network;
 }
 

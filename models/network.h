@@ -17,6 +17,7 @@
 #include "engine/files/safetensors.h"
 #include "engine/keys.h"
 #include "models/build.h"
+#include "models/pipeline_share.h"
 #include "models/stage.h"
 #include "models/tensor_start.h"
 
@@ -93,6 +94,10 @@ class Network {
   // without one computes every row of a sample here.
   virtual bool has_residual_stream() const { return false; }
 
+  // What this rank has of a network that a pipeline has cut; null: all of it.
+  const PipelineShare* share() const { return share_.get(); }
+  void take(std::unique_ptr<const PipelineShare> share) { share_ = std::move(share); }
+
   // Of fields, the rows that are read here, in multiples of row_multiple().
   virtual Part rows() const { return {0, ports_.in[1]}; }
   virtual std::int64_t row_multiple() const { return 1; }
@@ -104,6 +109,7 @@ class Network {
   Tensor run(const Tensor& input, const Pass& pass) const;
 
   Ports ports_;
+  std::unique_ptr<const PipelineShare> share_;
 };
 
 // How a network of convolutions sees a grid, whatever its extents are.
@@ -137,15 +143,17 @@ class NetworkRecipe {
   // another size. By default it takes the tensor of the same name and shape.
   virtual TensorStart start_of(const std::string& name, const Shape& shape, const SafetensorsReader& file,
                                const FieldsMeaning& theirs, const FieldsMeaning& ours) const;
-  // Makes it as small as it can be without leaving out a kind of layer, for a quick check.
-  virtual void shrink() {}
+  // Makes it as small as it can be without leaving out a kind of layer, for a quick check; with `blocks` blocks at
+  // least, where it has as many.
+  virtual void shrink(std::int64_t blocks) { static_cast<void>(blocks); }
 
   // The network. Lists its parameters, which must be allocated before it is used. Throws Error where these ports do not
   // suit it, and where ranks cannot share it in the way asked for.
   virtual std::unique_ptr<Network> make(const Ports& ports, const Build& build) const = 0;
 };
 
-// The network of a recipe for these ports. Error too where its stages do not list all of its parameters.
+// The network of a recipe for these ports; of a pipeline, this rank's share of it. Error too where its stages do not
+// list all of its parameters.
 std::unique_ptr<Network> make_network(const NetworkRecipe& recipe, const Ports& ports, const Build& build);
 
 // The names of a list of tasks or networks, for people: "forecast, classification".

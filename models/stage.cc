@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <set>
+#include <utility>
 
 #include "engine/storage.h"
 #include "engine/tape.h"
@@ -36,8 +37,12 @@ void StageWatch::note(std::size_t number, const StageUse& use) {
 }
 
 Tensors run_stages(std::span<const Stage> stages, const Tensors& inputs, const Pass& pass) {
+  return run_stages(stages, inputs, pass, {0, std::ssize(stages)});
+}
+
+Tensors run_stages(std::span<const Stage> stages, const Tensors& inputs, const Pass& pass, Part range) {
   Tensors state = inputs;
-  for (std::size_t number = 0; number < stages.size(); ++number) {
+  for (auto number = static_cast<std::size_t>(range.begin); std::cmp_less(number, range.end); ++number) {
     const Pass mine = pass.stage(static_cast<std::int64_t>(number));
     if (watch == nullptr) {
       state = run_stage(stages[number], state, mine);

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/mesh.h"
 #include "engine/parameters.h"
 #include "models/pass.h"
 
@@ -41,7 +42,7 @@ class StageWatch {
   const std::vector<StageUse>& stages() const { return stages_; }
 
  private:
-  friend Tensors run_stages(std::span<const Stage> stages, const Tensors& inputs, const Pass& pass);
+  friend Tensors run_stages(std::span<const Stage> stages, const Tensors& inputs, const Pass& pass, Part range);
   void note(std::size_t number, const StageUse& use);
 
   StageWatch* const previous_;
@@ -50,6 +51,8 @@ class StageWatch {
 
 // Runs the stages in order and returns the result of the last one.
 Tensors run_stages(std::span<const Stage> stages, const Tensors& inputs, const Pass& pass);
+// The same for stages [range.begin, range.end) of them, which draw the masks that they have in the whole network.
+Tensors run_stages(std::span<const Stage> stages, const Tensors& inputs, const Pass& pass, Part range);
 
 // Error naming a parameter that no stage lists.
 void check_stages(std::span<const Stage> stages, const Parameters& parameters);

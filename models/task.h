@@ -93,6 +93,8 @@ struct Picture {
 // What is kept beside the weights, by name: with the config, enough to build the task again.
 using Settings = std::map<std::string, std::string>;
 
+class StagedTask;  // models/staged_task.h
+
 class Task {
  public:
   virtual ~Task() = default;
@@ -114,6 +116,9 @@ class Task {
   virtual bool counts_samples() const { return true; }
   // If weight() is the number of samples that count: why others do not, for people. Empty: nobody is told of them.
   virtual std::string describe_uncounted() const { return {}; }
+
+  // The same in the parts that a pipeline of ranks needs; null: the task cannot be cut.
+  virtual const StagedTask* staged() const { return nullptr; }
 
   virtual std::unique_ptr<Metrics> metrics() const = 0;
   // Of OpenedRecipe::also_valid(), if there is such a set.

@@ -1,5 +1,6 @@
 #include "apps/train/comm_report.h"
 
+#include <iomanip>
 #include <map>
 #include <span>
 #include <sstream>
@@ -51,6 +52,31 @@ std::string report_traffic(const CommLedger& expected, const CommLedger& counted
   std::string text = out.str();
   text.pop_back();
   return text;
+}
+
+PipelineTimeline predicted_timeline(const PipelineCut& cut, std::int64_t ranks, std::int64_t parts) {
+  const auto chunks = static_cast<int>(std::ssize(cut.pieces) / ranks);
+  std::vector<Moves> moves;
+  for (int rank = 0; rank < ranks; ++rank)
+    moves.push_back(pipeline_moves(rank, static_cast<int>(ranks), static_cast<int>(parts), chunks));
+  return run_through(moves, cut.work);
+}
+
+std::string report_pipeline(const PipelineCut& cut, std::int64_t parts, const Parallel& parallel, double waited) {
+  const std::vector<double> all = of_all(waited, parallel.world);
+  const PipelineTimeline timeline = predicted_timeline(cut, parallel.pp.size(), parts);
+  std::ostringstream out;
+  out << "Pipeline, " << to_text(parallel.pipeline) << ", " << parts << (parts == 1 ? " part" : " parts")
+      << " a step:" << std::fixed << std::setprecision(1);
+  for (std::size_t place = 0; place < timeline.ranks.size(); ++place) {
+    double sum = 0, ranks = 0;
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+      if (parallel.mesh.coordinate("pp", static_cast<std::int64_t>(rank)) == static_cast<std::int64_t>(place))
+        sum += all[rank], ++ranks;
+    out << "\nplace " << place << ": idle for " << 100 * timeline.idle(place) << " % of a step by its work, waited for "
+        << 100 * sum / ranks << " % of the time in exchanges";
+  }
+  return out.str();
 }
 
 }  // namespace isobar

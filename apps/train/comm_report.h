@@ -8,6 +8,9 @@
 
 #include "comm/communicator.h"
 #include "comm/ledger.h"
+#include "comm/parallel.h"
+#include "comm/pipeline.h"
+#include "models/pipeline_share.h"
 
 namespace isobar {
 
@@ -24,5 +27,13 @@ struct RankHolds {
 // and what ranks hold: a line for all that hold the same.
 std::string report_traffic(const CommLedger& expected, const CommLedger& counted, std::int64_t steps,
                            const RankHolds& holds, const Communicator& world);
+
+// The lines of a report on a pipeline that passes `parts` parts in a step: for every place the share of a step in which
+// it is idle, predicted from the work of its pieces, beside the share of the time that its ranks have waited in
+// exchanges (`waited`: of this rank; the mean of all is told). Every rank calls it.
+std::string report_pipeline(const PipelineCut& cut, std::int64_t parts, const Parallel& parallel, double waited);
+
+// The same prediction: how the work of the pieces fills a step.
+PipelineTimeline predicted_timeline(const PipelineCut& cut, std::int64_t ranks, std::int64_t parts);
 
 }  // namespace isobar

@@ -58,6 +58,7 @@ struct ShapedRank {
     Parallel parallel = Parallel::imagined(place.rank, place.sizes, place.order, place.exchange, world);
     parallel.sequence = place.sequence;
     parallel.form = place.form;
+    parallel.pipeline = place.pipeline;
     return parallel;
   }
 
@@ -88,15 +89,17 @@ StepPrediction predict_step(const TaskSource& source, const TrainerOptions& give
   options.batch.cut(0, place.sizes.dp);  // Error where it has too few samples
   const Device device = meta_like(like);
   const auto world = std::make_shared<ImaginedWorld>(ImaginedWorld{.like = like});
-  // Which of the ranks with other parts of the model has the most ranges of gradients (GradientReducer) is not known:
-  // with rows of a vocabulary that do not divide it is not always the first one.
-  for (const std::int64_t other : Mesh(place.sizes, place.order).group_of(0, "tp")) {
-    if (other == place.rank) continue;
-    PlannedRank asked = place;
-    asked.rank = other;
-    const OwnMemoryLedger apart;
-    const ShapedRank made(source, options, asked, device, world);
-  }
+  // Which of the ranks with other parts of a stage has the most ranges of gradients (GradientReducer) is not known: with
+  // rows of a vocabulary that do not divide it is not always the first one.
+  const Mesh mesh(place.sizes, place.order);
+  for (const std::int64_t first : mesh.group_of(0, "pp"))
+    for (const std::int64_t other : mesh.group_of(first, "tp")) {
+      if (other == place.rank) continue;
+      PlannedRank asked = place;
+      asked.rank = other;
+      const OwnMemoryLedger apart;
+      const ShapedRank made(source, options, asked, device, world);
+    }
   const OwnMemoryLedger memory;
   ShapedRank rank(source, options, place, device, world);
   const Communicator& dp = rank.parallel.dp;

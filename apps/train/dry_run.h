@@ -27,8 +27,9 @@ struct PlannedRank {
   bool sequence = false;
   ContextForm form = ContextForm::automatic;
   std::int64_t rank = 0;
+  PipelineOptions pipeline = {};
 
-  std::int64_t ranks() const { return sizes.dp * sizes.tp * sizes.cp; }
+  std::int64_t ranks() const { return sizes.ranks(); }
 };
 
 // Bytes as the memory ledger has them (engine/storage.h). What is not in it is not in here: what libraries take for

@@ -10,8 +10,15 @@
 namespace isobar {
 namespace {
 
+// Of the stages of a pipeline, the one that needs most.
 std::size_t peak_of(const TaskSource& source, const TrainerOptions& options, const PlannedRank& rank, DeviceKind like) {
-  return predict_step(source, options, rank, like).peak_bytes;
+  std::size_t peak = 0;
+  for (const std::int64_t stage : Mesh(rank.sizes, rank.order).group_of(rank.rank, "pp")) {
+    PlannedRank of_stage = rank;
+    of_stage.rank = stage;
+    peak = std::max(peak, predict_step(source, options, of_stage, like).peak_bytes);
+  }
+  return peak;
 }
 
 // The largest global_batch_size below that of the options of which every rank fits; 0: none.

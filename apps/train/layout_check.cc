@@ -49,7 +49,7 @@ Steps make_steps(const CheckedLayout& checked, const ComputeOptions& compute, De
   for (int step = 0; step < kSteps; ++step) {
     StepResult result = trainer.step([&] { return loaders.next(); });
     parallel.world.all_reduce({&result.loss, 1});
-    steps.losses.push_back(result.loss / parallel.world.size());
+    steps.losses.push_back(result.loss / parallel.ranks_with_loss());
     steps.norms.push_back(result.grad_norm);
     // A head that starts at zero gives all other parameters zero gradients in the first step
     if (step + 1 == kSteps)

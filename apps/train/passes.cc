@@ -50,9 +50,21 @@ void Passes::begin_gradients() {
   task_.parameters().begin_step();
 }
 
+// Samples r, r + R, ... of the part that all ranks share (ReadingRank).
+Pass Passes::pass_of(std::int64_t part) const {
+  return Pass::training(masks_of(part), {parallel_.dp.rank(), parallel_.dp.size()});
+}
+
+void Passes::begin_sums() {
+  if (reducer_ != nullptr) reducer_->begin_after_backward();
+}
+
+void Passes::watch_sums(Tape& tape) {
+  if (reducer_ != nullptr) reducer_->watch(tape);
+}
+
 void Passes::run(const Batch& batch, std::int64_t part, bool begin_sums) {
-  // Samples r, r + R, ... of the part that all ranks share (ReadingRank).
-  const Pass pass = Pass::training(masks_of(part), {parallel_.dp.rank(), parallel_.dp.size()});
+  const Pass pass = pass_of(part);
   Tape tape;
   Tensor loss;
   {
@@ -61,10 +73,10 @@ void Passes::run(const Batch& batch, std::int64_t part, bool begin_sums) {
     const TapeScope recording(tape);
     loss = task_.loss(batch, pass);
   }
-  losses_.slice(part, {1}).copy_from(loss);
+  keep_loss(part, loss);
   const gpu::Range range("backward");
   if (reducer_ != nullptr && begin_sums) reducer_->begin(tape);
-  tape.backward(loss, upstream_.slice(part, {1}));
+  tape.backward(loss, upstream_of(part));
 }
 
 // If a rank had no sample of the last part, all ranks begin their sums here, or they would begin them in different

@@ -9,6 +9,7 @@
 #include "comm/gradients.h"
 #include "comm/parallel.h"
 #include "engine/readback.h"
+#include "engine/tape.h"
 #include "models/compute_options.h"
 #include "models/task.h"
 
@@ -34,6 +35,15 @@ class Passes {
   void run(const Batch& batch, std::int64_t part, bool begin_sums);
   // The gradients are those of the batch; sums over ranks have begun.
   void end_gradients(bool have_sums_begun);
+
+  // The pieces of run(), for plans that have several parts under way. Of a part's own passes:
+  Pass pass_of(std::int64_t part) const;
+  void keep_loss(std::int64_t part, const Tensor& loss) { losses_.slice(part, {1}).copy_from(loss.detach()); }
+  Tensor upstream_of(std::int64_t part) const { return upstream_.slice(part, {1}); }
+  // Sums of gradients over ranks may begin while the last part is passed backward: before the passes of an update, and
+  // before each backward pass of that part.
+  void begin_sums();
+  void watch_sums(Tape& tape);
 
   void begin_reading_losses() { losses_read_.begin(); }
   // The losses of all parts by their shares, times the ranks of dp: the mean over these ranks is the loss of the global

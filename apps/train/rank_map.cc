@@ -22,7 +22,7 @@ std::string text_of(const Dealt& dealt) {
 std::string text_of(const Parameters& parameters, const ComputeOptions& compute, const OptimizerOptions& optimizer,
                     std::size_t sharing) {
   std::string text;
-  for (const char* group : {"tp", "cp"})
+  for (const char* group : {"pp", "tp", "cp"})
     for (const Dealt& dealt : parameters.dealt())
       if (dealt.group == group) text += text_of(dealt) + ", ";
   const DType activation = compute.activation();
@@ -41,14 +41,16 @@ std::string text_of(const Parameters& parameters, const ComputeOptions& compute,
 }  // namespace
 
 std::string describe_ranks(const TaskSource& source, const ComputeOptions& compute, const OptimizerOptions& optimizer,
-                           const MeshSizes& sizes, const std::string& order, std::int64_t shards) {
+                           const MeshSizes& sizes, const std::string& order, std::int64_t shards,
+                           const PipelineOptions& pipeline) {
   const Mesh mesh(sizes, order);
   const auto sharing = static_cast<std::size_t>(shards == ExchangeOptions::kAll ? sizes.dp * sizes.cp : shards);
   std::ostringstream out;
   out << to_text(mesh);
   // Data ranks hold the same.
-  for (const std::int64_t first : mesh.group_of(0, "tp-cp")) {
-    const Parallel parallel = Parallel::imagined(first, sizes, order);
+  for (const std::int64_t first : mesh.group_of(0, "tp-cp-pp")) {
+    Parallel parallel = Parallel::imagined(first, sizes, order);
+    parallel.pipeline = pipeline;
     const std::unique_ptr<Task> task = source.make_task(compute, meta_like(DeviceKind::cpu), parallel);
     out << to_text(mesh.group_of(first, "dp")) << ": " << text_of(task->parameters(), compute, optimizer, sharing)
         << '\n';

@@ -16,6 +16,7 @@
 #include "kernels/common/check.h"
 #include "kernels/common/notices.h"
 #include "kernels/cuda/runtime.h"
+#include "models/staged_task.h"
 
 namespace isobar {
 
@@ -45,15 +46,6 @@ Tally tally_from(const ordered_json& state) {
 std::string about_frozen(const Parameters& parameters) {
   const std::int64_t frozen = parameters.frozen_count();
   return frozen > 0 ? concat(", ", frozen, " of them frozen,") : "";
-}
-
-// 0 where ranks form no pipeline.
-template <class Ranks>
-int pipeline_rank(const Ranks& ranks) {
-  if constexpr (requires { ranks.pp.rank(); })
-    return ranks.pp.rank();
-  else
-    return 0;
 }
 
 bool profiling_is_on() {
@@ -114,14 +106,14 @@ void TrainingRun::begin_record(RunFolder& folder, const std::optional<Checkpoint
     record_->megatron.emplace(
         *setup_.megatron, setup_.config, [&folder](const std::string& line) { folder.say(line); }, purge_step,
         first_iteration_);
-  folder.keep_layout({parallel_.dp.size(), parallel_.tp.size(), parallel_.cp.size()});
+  folder.keep_layout({parallel_.dp.size(), parallel_.tp.size(), parallel_.cp.size(), parallel_.pp.size()});
   log("Configuration: " + setup_.config.dump(), /*show=*/false);
   record_->journal.config(setup_.config, first_iteration_);
   if (const std::string ranks = lines_->ranks(parallel_.world.size()); !ranks.empty()) log(ranks);
   if (parallel_.world.size() > 1) {
     const auto size = [&](const Communicator& group) { return group.size(); };
     log(concat("Setting DP = ", size(parallel_.dp), ", TP = ", size(parallel_.tp), ", CP = ", size(parallel_.cp),
-               ", PP = 1"));
+               ", PP = ", size(parallel_.pp)));
     log("Ranks:\n" + setup_.rank_map);
   }
   log("rank 0, data loader initialized");
@@ -136,7 +128,7 @@ void TrainingRun::begin_megatron() {
   const auto mine = 3 * static_cast<std::size_t>(parallel_.world.rank());
   if (parallel_.dp.rank() == 0 && parallel_.cp.rank() == 0) of_ranks[mine + 2] = held;
   of_ranks[mine] = static_cast<double>(parallel_.tp.rank());
-  of_ranks[mine + 1] = static_cast<double>(pipeline_rank(parallel_));
+  of_ranks[mine + 1] = static_cast<double>(parallel_.pp.rank());
   parallel_.world.all_reduce(of_ranks);
   if (!record_) return;
   MegatronRun run{
@@ -271,11 +263,13 @@ void TrainingRun::step() {
   if (consumed(trainer_.iteration()) % samples_per_epoch() == 0) epoch_ = {};
   const Clock::time_point start = Clock::now();
   const CommLedger before = setup_.comm_report ? parallel_.world.ledger() : CommLedger();
+  const double waited_before = trainer_.waited_seconds();
   const StepResult result = trainer_.step([this] { return loaders_.next(); },
                                           [this](bool for_next_step) {
                                             if (!for_next_step || is_followed()) loaders_.read_ahead();
                                           });
   end_trace();
+  waited_ += trainer_.waited_seconds() - waited_before;
   log_notices();
   is_validated_ = false;
   if (step_) agree(agreement_->values());  // on the step before: the host has just waited for the device
@@ -338,10 +332,10 @@ bool TrainingRun::may_agree_late() const {
          !due(options.checkpoint_every);
 }
 
-// The loss becomes the mean over all ranks, and a stop signal to one of them a stop of all.
+// The loss becomes the mean over all ranks that have one, and a stop signal to one of them a stop of all.
 void TrainingRun::agree(std::span<const double> sums) {
   Step step = *std::exchange(step_, std::nullopt);
-  step.result.loss = sums[0] / parallel_.world.size();
+  step.result.loss = sums[0] / parallel_.ranks_with_loss();
   stop_ = stop_ || sums[1] > 0;
   note(step);
 }
@@ -405,6 +399,9 @@ void TrainingRun::report_uncounted() const {
 // All ranks have their part in it.
 void TrainingRun::report_communication() const {
   log(report_traffic(predicted_, traffic_, trainer_.iteration() - first_iteration_, trainer_.holds(), parallel_.world));
+  if (parallel_.pp.size() == 1) return;
+  const double waited = waited_ / std::max(total_.seconds, 1e-9);
+  log(report_pipeline(task_.staged()->staged_network().share()->cut(), trainer_.parts(), parallel_, waited));
 }
 
 // Once it is made, the checkpoint knows of it too: what is killed before the next one does not validate again.
@@ -539,7 +536,10 @@ bool TrainingRun::finish() {
                          .data_seconds = total_.data_seconds,
                          .wall_seconds = wall_seconds()};
   if (parallel_.world.size() > 1) result.largest_rank_bytes = static_cast<std::int64_t>(memory);
-  result.layout = {{"dp", parallel_.dp.size()}, {"tp", parallel_.tp.size()}, {"cp", parallel_.cp.size()}};
+  result.layout = {{"dp", parallel_.dp.size()},
+                   {"tp", parallel_.tp.size()},
+                   {"cp", parallel_.cp.size()},
+                   {"pp", parallel_.pp.size()}};
   result.test = tested_.get();
   result.test_iteration = setup_.options.test_weights == TestWeights::best ? best_iteration_ : trainer_.iteration();
   result.test_is_of_best = setup_.options.test_weights == TestWeights::best;

@@ -148,6 +148,7 @@ class TrainingRun {
   Clock::time_point start_ = Clock::now();
   Tally since_line_, total_;
   CommLedger traffic_, predicted_;  // of its steps; predicted_ with comm_report only
+  double waited_ = 0;               // seconds, of steps of this process: for other stages of a pipeline
   const TrainingStage* stage_;      // that the loaders read
   std::int64_t saved_iteration_ = -1;
   std::optional<Step> step_;             // the last one, until the ranks have agreed on it

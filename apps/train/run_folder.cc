@@ -329,8 +329,8 @@ void RunFolder::log(std::string_view message, bool show) const {
 }
 
 void RunFolder::keep_layout(const RankLayout& layout) const {
-  write_file_atomically(path_ / kLayoutFile,
-                        ordered_json{{"dp", layout.dp}, {"tp", layout.tp}, {"cp", layout.cp}}.dump() + "\n");
+  const ordered_json sizes{{"dp", layout.dp}, {"tp", layout.tp}, {"cp", layout.cp}, {"pp", layout.pp}};
+  write_file_atomically(path_ / kLayoutFile, sizes.dump() + "\n");
 }
 
 RankLayout layout_of_run(const fs::path& run_folder) {
@@ -343,7 +343,7 @@ RankLayout layout_of_run(const fs::path& run_folder) {
     const ordered_json value = said.is_object() ? said.value(axis, ordered_json()) : ordered_json();
     return value.is_number_integer() ? std::max<std::int64_t>(value.get<std::int64_t>(), 1) : 1;
   };
-  return {size("dp"), size("tp"), size("cp")};
+  return {size("dp"), size("tp"), size("cp"), size("pp")};
 }
 
 ordered_json RunFolder::read_summary() const {

@@ -5,7 +5,7 @@
 //   RUN/logs/          TensorBoard events         RUN/images/        maps as PNG
 //   RUN/stats/         statistics, where the config named none that exist
 //   RUN/run_id         a random number, drawn when the run starts; every state.json of its checkpoints has it too
-//   RUN/layout.json    {"dp", "tp", "cp"}, of the ranks that trained last
+//   RUN/layout.json    {"dp", "tp", "cp", "pp"}, of the ranks that trained last
 //   RUN/iter_0000100/, RUN/latest_checkpointed_iteration.txt  where checkpoints have Megatron-LM's names
 //   RUN/stopped        from a stop by a signal, its checkpoint written, until the run goes on: a job script asks for it
 #pragma once
@@ -24,9 +24,9 @@
 
 namespace isobar {
 
-// Sizes of groups of ranks: data, tensor and context parallel.
+// Sizes of groups of ranks: data, tensor, context and pipeline parallel.
 struct RankLayout {
-  std::int64_t dp = 1, tp = 1, cp = 1;
+  std::int64_t dp = 1, tp = 1, cp = 1, pp = 1;
 };
 
 // What to do where the folder holds a run already.

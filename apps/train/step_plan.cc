@@ -8,13 +8,6 @@
 namespace isobar {
 namespace {
 
-// Takes the next part, whose share `passes` has then.
-std::shared_ptr<const LoadedBatch> take_part(Passes& passes, StepParts& parts, std::int64_t number) {
-  StepPart part = parts.next();
-  passes.set_share(number, part.share);
-  return part.loaded;
-}
-
 class SerialPlan : public StepPlan {
  public:
   void run(Passes& passes, StepParts& parts, const ReadAhead& read_ahead) override {
@@ -81,6 +74,12 @@ class CapturedPlan : public StepPlan {
 };
 
 }  // namespace
+
+std::shared_ptr<const LoadedBatch> take_part(Passes& passes, StepParts& parts, std::int64_t number) {
+  StepPart part = parts.next();
+  passes.set_share(number, part.share);
+  return part.loaded;
+}
 
 std::unique_ptr<StepPlan> make_step_plan(bool is_captured) {
   if (is_captured) return std::make_unique<CapturedPlan>();

@@ -1,5 +1,5 @@
-// The plan of an update: in which order the passes of its parts are made. Both plans of today make one part after the
-// other, forward and backward; a network that is cut between ranks needs one that has several parts under way.
+// The plan of an update: in which order the passes of its parts are made. Both plans here make one part after the
+// other, forward and backward; that of a pipeline (apps/train/pipeline.h) has several parts under way.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,9 @@ class StepPlan {
 
 // Parts in turn. `is_captured`: the passes of a whole batch are recorded as a CUDA graph and launched from then on.
 std::unique_ptr<StepPlan> make_step_plan(bool is_captured);
+
+// Takes the next part, whose share `passes` has then.
+std::shared_ptr<const LoadedBatch> take_part(Passes& passes, StepParts& parts, std::int64_t number);
 
 // Forward and backward of all parts in turn. `all_ranks_have_last`: no rank is without a sample of the last part.
 void run_in_turn(Passes& passes, const std::function<Batch(std::int64_t part)>& batch_of, bool all_ranks_have_last,

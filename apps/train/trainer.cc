@@ -34,7 +34,7 @@ bool is_sum_of_squares_finite(const Tensor& flat) {
 
 // Of parts that several ranks hold, all have those of the lowest rank afterwards.
 void make_equal(Parameters& parameters, const Parallel& parallel) {
-  for (const auto& [sharing, range, frozen] : parameters.sections())
+  for (const auto& [sharing, range, frozen, tied] : parameters.sections())
     if (sharing != Sharing::shard) parallel.tp.broadcast(parameters.weights().slice(range.first, {range.size()}), 0);
   parallel.tokens.broadcast(parameters.weights(), 0);
   parameters.round_to_compute();
@@ -51,6 +51,12 @@ std::unique_ptr<GradientReducer> make_reducer(Parameters& parameters, const Para
   return std::make_unique<GradientReducer>(parameters, parallel);
 }
 
+std::unique_ptr<Pipeline> make_pipeline(const Task& task, const BatchOptions& batch, const Parallel& parallel) {
+  check_pipeline(task, batch, parallel);
+  if (parallel.pp.size() == 1) return nullptr;
+  return std::make_unique<Pipeline>(*task.staged(), parallel, task.device());
+}
+
 }  // namespace
 
 Trainer::Trainer(Task& task, const TrainerOptions& options, Parallel parallel)
@@ -63,7 +69,8 @@ Trainer::Trainer(Task& task, const TrainerOptions& options, Parallel parallel)
       decay_(decay_of(options)),
       loss_scale_(LossScale::for_dtype(task.parameters().activation_dtype(), options.loss_scale)),
       passes_(task, options.batch, options.compute, parallel_, reducer_.get(), is_captured()),
-      plan_(make_step_plan(is_captured())) {
+      pipeline_(make_pipeline(task, options.batch, parallel_)),
+      plan_(pipeline_ ? make_pipeline_plan(*pipeline_) : make_step_plan(is_captured())) {
   make_equal(task.parameters(), parallel_);
 }
 
@@ -104,11 +111,14 @@ void Trainer::rehearse(Loaders& loaders) {
     const std::shared_ptr<const LoadedBatch> batch = loaders.next();
     for (std::int64_t part = 0; part < passes_.parts(); ++part)
       passes_.set_share(part, static_cast<double>(passes_.parts() * parallel_.dp.size()));
-    run_in_turn(
-        passes_, [&](std::int64_t) { return on_device(batch->tensors, task_.device()); }, true, [](bool) {});
+    const auto batch_of = [&](std::int64_t) { return on_device(batch->tensors, task_.device()); };
+    if (pipeline_)
+      pipeline_->train(passes_, batch_of, true, [](bool) {});
+    else
+      run_in_turn(passes_, batch_of, true, [](bool) {});
   }
   if (reducer_) reducer_->finish();
-  rehearse_scoring(task_, loaders.valid());
+  rehearse_scoring(task_, loaders.valid(), pipeline_.get());
   gpu::synchronize(task_.device(), current_stream());
   loaders.seek(cursor);
 }
@@ -194,7 +204,8 @@ void Trainer::check_update(const StepResult& result) {
 bool Trainer::judge(EvaluationSet& set, Metrics& metrics, const std::function<bool()>& stop,
                     const std::function<void(std::int64_t samples)>& scored) const {
   plan_->trim(task_.device());
-  const bool is_whole = score_all(task_, set, metrics, stop, parallel_.dp, parallel_.world, scored);
+  const bool is_whole =
+      score_all(task_, set, metrics, stop, {parallel_.samples, parallel_.world, pipeline_.get()}, scored);
   plan_->trim(task_.device());
   return is_whole;
 }

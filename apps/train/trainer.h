@@ -12,6 +12,7 @@
 #include "apps/train/comm_report.h"
 #include "apps/train/loaders.h"
 #include "apps/train/passes.h"
+#include "apps/train/pipeline.h"
 #include "apps/train/step_plan.h"
 #include "comm/gradients.h"
 #include "comm/parallel.h"
@@ -25,7 +26,8 @@ namespace isobar {
 
 struct StepResult {
   // Of this iteration, before its update: this rank's sum times the ranks of dp, divided by the weight of the global
-  // batch. So the mean over all ranks is the loss of the global batch.
+  // batch. So the mean over all ranks that have a loss (Parallel::ranks_with_loss) is that of the global batch; on the
+  // others, stages of a pipeline that are not the last, it is 0.
   double loss = 0;
   double lr = 0;                            // used by this update
   double grad_norm = 0;                     // before clipping
@@ -55,7 +57,7 @@ class Trainer {
  public:
   // Every rank of `parallel` makes one, and makes its steps at the same time; of parts of the model that several ranks
   // hold, the first one's weights become all theirs. Error where cuda_graph cannot be had: on a CPU, with several
-  // ranks.
+  // ranks; and where a pipeline of ranks cannot carry out the task, or cut its batches.
   Trainer(Task& task, const TrainerOptions& options, Parallel parallel = {});
   ~Trainer();
 
@@ -68,6 +70,11 @@ class Trainer {
 
   // The batches of the next steps have other tensors than those before. The host has waited for the last step.
   void begin_stage() { plan_->begin_stage(); }
+
+  std::int64_t parts() const { return passes_.parts(); }  // of an update
+
+  // Host seconds that this rank has waited for other stages of a pipeline; 0 without one, and on a GPU.
+  double waited_seconds() const { return pipeline_ ? pipeline_->waited_seconds() : 0; }
 
   // The passes of a step, with its first batch, and those of a validation, with its first and last ones, for what
   // libraries do when they are first asked. Nothing that a run will need is changed.
@@ -155,6 +162,7 @@ class Trainer {
   std::int64_t iteration_ = 0;
   bool is_averaged_ = false;  // the model's weights are the averaged ones, and these lie in their place
   Passes passes_;
+  std::unique_ptr<Pipeline> pipeline_;  // null: this rank has the whole network
   std::unique_ptr<StepPlan> plan_;
 };
 

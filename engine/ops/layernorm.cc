@@ -133,4 +133,15 @@ LayernormResult layernorm_residual(const Tensor& x, const Tensor& branch, const 
   return {n.sum, n.y};
 }
 
+LayernormResult layernorm_stream(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
+                                 DType out_dtype) {
+  Normalized n = layernorm_forward(x, {}, weight, bias, eps, out_dtype);
+  Tape::record("layernorm_stream", {&x, &weight, &bias}, {n.sum, n.mean, n.rstd}, {&n.sum, &n.y},
+               [x = Target(x), saved = LayernormSaved{x.detach(), weight, bias, n.mean, n.rstd, out_dtype}](
+                   Gradients& gradients, const std::vector<Tensor>& dy) {
+                 layernorm_backward(gradients, saved, x, nullptr, dy[0], dy[1]);
+               });
+  return {n.sum, n.y};
+}
+
 }  // namespace isobar

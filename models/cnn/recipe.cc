@@ -21,8 +21,8 @@ std::optional<Reach> CnnRecipe::reach() const {
   return Reach{.points = cnn.depth, .wraps = wraps_of(cnn.edge)};  // every convolution is 3 wide
 }
 
-void CnnRecipe::shrink() {
-  cnn.depth = std::min(cnn.depth, kShrunkDepth);
+void CnnRecipe::shrink(std::int64_t blocks) {
+  cnn.depth = std::min(cnn.depth, std::max(kShrunkDepth, blocks));
 }
 
 std::unique_ptr<Network> CnnRecipe::make(const Ports& ports, const Build& build) const {

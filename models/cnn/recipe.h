@@ -20,7 +20,7 @@ class CnnRecipe : public NetworkRecipe {
   KeyTable keys() override { return cnn.keys(); }
   void check(const Ports& ports, const std::string& sizes) const override;
   std::optional<Reach> reach() const override;
-  void shrink() override;
+  void shrink(std::int64_t blocks) override;
   std::unique_ptr<Network> make(const Ports& ports, const Build& build) const override;
 };
 

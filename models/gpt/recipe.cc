@@ -31,8 +31,8 @@ void GptRecipe::check(const Ports& ports, const std::string& sizes) const {
                ports.in[0]);
 }
 
-void GptRecipe::shrink() {
-  gpt.depth = std::min(gpt.depth, kShrunkGptDepth);
+void GptRecipe::shrink(std::int64_t blocks) {
+  gpt.depth = std::min(gpt.depth, std::max(kShrunkGptDepth, blocks));
 }
 
 std::unique_ptr<Network> GptRecipe::make(const Ports& ports, const Build& build) const {

@@ -20,7 +20,7 @@ class GptRecipe : public NetworkRecipe {
   bool needs_data() const override { return !gpt.positions; }
   void fill(const Ports& ports, KeyFiller& filler) override;
   void check(const Ports& ports, const std::string& sizes) const override;
-  void shrink() override;
+  void shrink(std::int64_t blocks) override;
   std::unique_ptr<Network> make(const Ports& ports, const Build& build) const override;
 };
 

@@ -86,38 +86,46 @@ LanguageModel::LanguageModel(const std::shared_ptr<const NetworkRecipe>& network
   compute.allocate(*parameters_, device, parallel.bucket_plan());
 }
 
-Tensor LanguageModel::logits_of(const Batch& batch, const Pass& pass) const {
-  const std::vector<Part> tokens = network_->token_parts();
-  return logits(inputs_of(batch, info_, tokens), pass.over(places_of(batch, info_, tokens)));
-}
-
-std::int64_t LanguageModel::rows_at_a_time(std::int64_t rows) const {
+// Of logits, of this rank; 0: all.
+std::int64_t LanguageModel::rows_at_a_time(const Batch& batch) const {
+  std::int64_t tokens = 0;
+  for (const Part& part : network_->token_parts()) tokens += part.size();
+  const std::int64_t rows = batch_size(batch) * tokens;
   if (info_.loss_rows) return std::min(*info_.loss_rows, rows);
   const std::int64_t of_two_blocks = 2 * network_->token_head().kept_by_block * rows;
   const std::int64_t fitting = of_two_blocks / network_->logit_columns().own.size();
   return fitting >= rows ? 0 : std::max<std::int64_t>(fitting, 1);
 }
 
-// The stages before the last one, whose product the loss makes.
-Tensor LanguageModel::loss_in_parts(const Batch& batch, const Pass& pass, std::int64_t rows_at_a_time) const {
-  const std::vector<Part> tokens = network_->token_parts();
-  const Tensor ids = inputs_of(batch, info_, tokens), targets = targets_of(batch, info_, tokens);
+Tensor LanguageModel::loss(const Batch& batch, const Pass& pass) const {
   const std::span<const Stage> stages = network_->stages();
-  const Tensor x = run_stages(stages.first(stages.size() - 1), {ids},
-                              pass.over(places_of(batch, info_, tokens)).over(ids.size(0)))[0];
-  const TokenHead head = network_->token_head();
-  return vocab_head_loss(x, ids.numel(), head.weight, targets,
-                         {.rows_at_a_time = rows_at_a_time, .ignore = kIgnoredLabel, .tf32 = head.tf32},
-                         network_->logit_columns(), parallel_);
+  const auto made = stages.first(stages.size() - static_cast<std::size_t>(stages_of_loss(batch)));
+  return loss_of(run_stages(made, {input_of(batch)}, pass_over(batch, pass))[0], batch);
 }
 
-Tensor LanguageModel::loss(const Batch& batch, const Pass& pass) const {
-  std::int64_t tokens = 0;
-  for (const Part& part : network_->token_parts()) tokens += part.size();
-  if (const std::int64_t some = rows_at_a_time(batch_size(batch) * tokens); some > 0)
-    return loss_in_parts(batch, pass, some);
-  return vocab_cross_entropy(logits_of(batch, pass), targets_of(batch, info_, network_->token_parts()), kIgnoredLabel,
-                             network_->logit_columns(), {.columns = parallel_.tp, .rows = parallel_.cp});
+Tensor LanguageModel::input_of(const Batch& batch) const {
+  return inputs_of(batch, info_, network_->token_parts());
+}
+
+Pass LanguageModel::pass_over(const Batch& batch, const Pass& pass) const {
+  return pass.over(places_of(batch, info_, network_->token_parts())).over(batch_size(batch));
+}
+
+// The last stage is the product with the head; where its logits are made some rows at a time, the loss makes them.
+std::int64_t LanguageModel::stages_of_loss(const Batch& batch) const {
+  return rows_at_a_time(batch) > 0 ? 1 : 0;
+}
+
+Tensor LanguageModel::loss_of(const Tensor& output, const Batch& batch) const {
+  const Tensor targets = targets_of(batch, info_, network_->token_parts());
+  const std::int64_t some = rows_at_a_time(batch);
+  if (some == 0)
+    return vocab_cross_entropy(output, targets, kIgnoredLabel, network_->logit_columns(),
+                               {.columns = parallel_.tp, .rows = parallel_.cp});
+  const TokenHead head = network_->token_head();
+  return vocab_head_loss(output, targets.numel(), head.weight, targets,
+                         {.rows_at_a_time = some, .ignore = kIgnoredLabel, .tf32 = head.tf32},
+                         network_->logit_columns(), parallel_);
 }
 
 double LanguageModel::weight(const Batch& batch) const {
@@ -134,9 +142,14 @@ std::unique_ptr<Metrics> LanguageModel::metrics() const {
 
 void LanguageModel::score(const Batch& batch, Metrics& metrics) const {
   const TapeScope off(nullptr);
+  const Tensor output = run_stages(network_->stages(), {input_of(batch)}, pass_over(batch, Pass()))[0];
+  score_output(output, batch, metrics);
+}
+
+void LanguageModel::score_output(const Tensor& logits, const Batch& batch, Metrics& metrics) const {
+  const TapeScope off(nullptr);
   const Tensor targets = targets_of(batch, info_, network_->token_parts());
-  const ClassPredictions predictions =
-      vocab_predictions(logits_of(batch, {}), targets, network_->logit_columns(), parallel_.tp);
+  const ClassPredictions predictions = vocab_predictions(logits, targets, network_->logit_columns(), parallel_.tp);
   const auto add_to = [&](LanguageMetrics& sums) {
     sums.add(predictions.row_loss.to_vector(), int_values(predictions.prediction), int_values(targets));
   };

@@ -12,6 +12,7 @@
 #include "data/text/tokenizer.h"
 #include "models/compute_options.h"
 #include "models/network.h"
+#include "models/staged_task.h"
 #include "models/task.h"
 
 namespace isobar {
@@ -39,7 +40,7 @@ Settings text_settings(const TextInfo& info);
 TextInfo text_info_from(const Settings& settings);
 bool describes_text(const Settings& settings);
 
-class LanguageModel : public Task {
+class LanguageModel : public Task, public StagedTask {
  public:
   // Weights are initialised from compute.seed. Error for fp64 on a GPU.
   LanguageModel(const std::shared_ptr<const NetworkRecipe>& network, const ComputeOptions& compute,
@@ -60,6 +61,13 @@ class LanguageModel : public Task {
   // The number of targets that count; on the device meta, where they have no values, all of them.
   double weight(const Batch& batch) const override;
   bool counts_samples() const override { return !info_.ignores_targets; }
+  const StagedTask* staged() const override { return this; }
+  const Network& staged_network() const override { return *network_; }
+  Tensor input_of(const Batch& batch) const override;
+  Pass pass_over(const Batch& batch, const Pass& pass) const override;
+  std::int64_t stages_of_loss(const Batch& batch) const override;
+  Tensor loss_of(const Tensor& output, const Batch& batch) const override;
+  void score_output(const Tensor& logits, const Batch& batch, Metrics& metrics) const override;
   std::unique_ptr<Metrics> metrics() const override;
   void score(const Batch& batch, Metrics& metrics) const override;
   std::vector<Picture> pictures(const Batch&, std::int64_t) const override { return {}; }
@@ -69,11 +77,7 @@ class LanguageModel : public Task {
   }
 
  private:
-  // Of this rank's tokens of the batch.
-  Tensor logits_of(const Batch& batch, const Pass& pass) const;
-  // rows: of logits, of this rank.
-  std::int64_t rows_at_a_time(std::int64_t rows) const;
-  Tensor loss_in_parts(const Batch& batch, const Pass& pass, std::int64_t rows_at_a_time) const;
+  std::int64_t rows_at_a_time(const Batch& batch) const;
 
   TextInfo info_;
   const Parallel& parallel_;

@@ -20,6 +20,7 @@ LayernormResult LayerNorm::operator()(const Residual& in) const {
   const Tensor& weight = parameters_.get(weight_);
   const Tensor bias = bias_ < 0 ? Tensor() : parameters_.get(bias_);
   if (in.branch.defined()) return layernorm_residual(in.x, in.branch, weight, bias, eps_);
+  if (in.is_joined) return layernorm_stream(in.x, weight, bias, eps_, parameters_.activation_dtype());
   return {in.x, layernorm(in.x, weight, bias, eps_, parameters_.activation_dtype())};
 }
 

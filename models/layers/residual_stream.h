@@ -24,9 +24,16 @@ namespace isobar {
 // first block.
 struct Residual {
   Tensor x, branch;
+  // x is the sum that another rank has made (models/pipeline_share.h). The next norm treats it as if it had added the
+  // branch itself, so that all gradients have the same bits.
+  bool is_joined = false;
 
   // Conversion to and from the tensors that pass between stages.
-  static Residual of(const Tensors& list) { return {list[0], list.size() > 1 ? list[1] : Tensor()}; }
+  // {x} before the first block, {x, branch} behind a block, {x, undefined} where they have been joined.
+  static Residual of(const Tensors& list) {
+    if (list.size() == 1) return {list[0], {}};
+    return {list[0], list[1], !list[1].defined()};
+  }
   Tensors list() const { return {x, branch}; }
 };
 

@@ -34,7 +34,7 @@ std::optional<Reach> UnetRecipe::reach() const {
   return Reach{.points = 3 * (stride - 1), .stride = stride, .wraps = wraps_of(unet.edge)};
 }
 
-void UnetRecipe::shrink() {
+void UnetRecipe::shrink(std::int64_t) {
   unet.levels = std::min(unet.config().levels, kShrunkLevels);
   unet.width = std::min(unet.width, kShrunkWidth);
 }

@@ -48,8 +48,8 @@ TensorStart VitRecipe::start_of(const std::string& name, const Shape& shape, con
   return start_by_shape(shape, tensor);
 }
 
-void VitRecipe::shrink() {
-  vit.depth = std::min(vit.depth, kShrunkDepth);
+void VitRecipe::shrink(std::int64_t blocks) {
+  vit.depth = std::min(vit.depth, std::max(kShrunkDepth, blocks));
 }
 
 std::unique_ptr<Network> VitRecipe::make(const Ports& ports, const Build& build) const {

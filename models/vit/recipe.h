@@ -24,7 +24,7 @@ class VitRecipe : public NetworkRecipe {
   std::int64_t multiple() const override { return vit.patch_size.value_or(1); }
   TensorStart start_of(const std::string& name, const Shape& shape, const SafetensorsReader& file,
                        const FieldsMeaning& theirs, const FieldsMeaning& ours) const override;
-  void shrink() override;
+  void shrink(std::int64_t blocks) override;
   std::unique_ptr<Network> make(const Ports& ports, const Build& build) const override;
 };
 

@@ -34,8 +34,8 @@ import sys
 import tempfile
 import time
 
-from processes import (ITERATIONS, SECONDS_TO_END, SMALL, STOPPED, Failure, Runs, check, check_one_sentence,
-                       kill_pairs, processes_of, run, shares, slurm)
+from processes import (ITERATIONS, PIPELINES, SECONDS_TO_END, SMALL, STOPPED, TEXT, Failure, Runs, TextRuns, check,
+                       check_one_sentence, difference, kill_pairs, processes_of, run, shares, slurm)
 
 SECONDS_TO_LEAVE = 2  # of the other ranks, once one has ended with an error
 # 9 x 5 patches, 8 heads of 8: rows, heads and hidden channels that 2 x 2 x 2 ranks share unevenly.
@@ -148,6 +148,20 @@ def case_layouts(options, folder):
     runs.trained("at_once", 2, *seldom)
     runs.trained("late", 2, "--late-agreement", *seldom)
     runs.check_same_bits("late", "at_once")
+
+
+def case_pipeline(options, folder):
+    runs = TextRuns(options.isobar, folder, {**TEXT, "num_iters": 3, "validate_every": 3, "dtype": "fp32"}, spawned)
+    on_emulator = ("--device", "emulator")
+    serial = runs.train("serial", 1, *on_emulator)
+    check(serial.status == 0, serial)
+    for number, (ranks, flags) in enumerate(PIPELINES[:5]):
+        name = f"pipeline{number}"
+        ended = runs.train(name, ranks, *on_emulator, *flags)
+        check(ended.status == 0 and not ended.sentences, name, ended)
+        apart = difference(runs.metrics("serial"), runs.metrics(name))
+        check(apart < 1e-3, f"{name}: {apart} from one rank's numbers")
+        check(runs.files(name) == runs.files("serial"), name, "other files than one rank's")
 
 
 def has_nccl():

@@ -54,6 +54,17 @@ TINY_DATA = ["--train-years", "1", "--valid-years", "1"]
 # Data-, tensor- and context-parallel ranks, and other flags, of the layouts that must train as one rank does.
 LAYOUTS = [((2, 1, 1), []), ((4, 1, 1), ["--bucket-cap-mb", "0.001"]), ((1, 2, 2), ["--context-form", "ring"]),
            ((2, 2, 2), ["--sequence-parallel", "--shard-optimizer"])]
+# A small GPT on a text: 4 blocks, 4 parts of a batch.
+TEXT = {"task": "language_model", "seq_length": 12, "embed_dim": 16, "depth": 4, "num_heads": 2, "vocab_multiple": 8,
+        "hidden_dropout": 0.1, "global_batch_size": 10, "grad_accumulation": 4, "num_iters": ITERATIONS, "lr": 1e-2,
+        "optimizer": "adamw", "eps": 1e-3, "grad_clip": 0.1, "dtype": "fp64", "log_every": 1, "validate_every": 6,
+        "checkpoint_every": 3}
+# Ranks, and flags: pipelines that must train as one rank does.
+PIPELINES = [(2, ["--pipeline-parallel", 2]), (4, ["--pipeline-parallel", 4]),
+             (4, ["--pipeline-parallel", 2, "--shard-optimizer"]),
+             (2, ["--pipeline-parallel", 2, "--pipeline-chunks", 2]),
+             (3, ["--pipeline-parallel", 3, "--pipeline-split", "1,2,1"]),
+             (8, ["--pipeline-parallel", 2, "--tensor-parallel", 2, "--sequence-parallel"])]
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "RANK")
 OPEN_MPI_HAS_NOT_CONNECTED = ("Open MPI failed to TCP connect", "PML add procs failed")
 TIMED = ("samples_per_second", "data_seconds")
@@ -241,6 +252,21 @@ class Runs:
             check(mine[what] == value, f"{name}: {what} differs from that of {other}")
 
 
+class TextRuns(Runs):
+    """Runs on a text."""
+
+    def __init__(self, isobar, folder, settings=None, launch=mpirun):
+        self.isobar, self.folder, self.launch = isobar, folder, launch
+        self.settings = [word for key, value in (settings or TEXT).items()
+                         for word in ("--set", f"{key}={json.dumps(value)}")]
+        rng = random.Random(4)
+        (folder / "text.txt").write_text("".join(rng.choice(("delta ", "epsilon ", "zeta ")) for _ in range(500)))
+
+    def command(self, name, *flags):
+        return [self.isobar, "train", "--data", self.folder / "text.txt", "--run-dir", self.path(name), *self.settings,
+                *flags]
+
+
 def numbers_in(value):
     if isinstance(value, dict):
         return [number for key in sorted(value) for number in numbers_in(value[key])]
@@ -326,7 +352,7 @@ def check_layout(runs, name, sizes, flags=()):
         check(ended.out.count(once) == 1, name, ended)
     check(f"Setting DP = {dp}, TP = {tp}, CP = {cp}, PP = 1" in ended.out, name, ended)
     summary = json.loads((runs.path(name) / "summary.json").read_text())
-    check(summary["layout"] == {"dp": dp, "tp": tp, "cp": cp}, summary)
+    check(summary["layout"] == {"dp": dp, "tp": tp, "cp": cp, "pp": 1}, summary)
 
 
 def serial_run(runs):
@@ -489,7 +515,7 @@ def case_elsewhere(options, folder):
 
 
 def train_undisturbed(runs, ranks, *flags):
-    ended = runs.train("undisturbed", ranks, *flags)
+    ended = runs.train("undisturbed", ranks, "--overwrite", *flags)
     check(ended.status == 0, ended)
 
 
@@ -529,6 +555,30 @@ def case_faults(options, folder):
     slow = faulty("rank=2 call=60 do=slow:5")
     check(slow.status == 0, slow)
     runs.check_same_bits("faulty", "undisturbed")
+
+
+def case_pipeline(options, folder):
+    runs = TextRuns(options.isobar, folder)
+    serial_run(runs)
+    for number, (ranks, flags) in enumerate(PIPELINES):
+        name = f"pipeline{number}"
+        ended = runs.train(name, ranks, *flags)
+        check(ended.status == 0 and not ended.sentences, name, ended)
+        apart = difference(runs.metrics("serial"), runs.metrics(name))
+        check(apart < 1e-10, f"{name}: {apart} from one rank's numbers")
+        check(runs.files(name) == runs.files("serial"), name, "other files than one rank's")
+    flags = ["--pipeline-parallel", 2]
+    train_undisturbed(runs, 4, *flags)
+    # Half of all calls are messages between the stages.
+    for rank, call in ((1, 150), (3, 401)):
+        ended = runs.train("faulty", 4, *flags, "--overwrite", ISOBAR_FAULT=f"rank={rank} call={call} do=die")
+        print(f"rank {rank} dies in call {call}: {ended.seconds:.1f} s, status {ended.status}, {ended.sentences}")
+        runs.check_none_is_left("faulty")
+        check(ended.status != 0 and ended.seconds < SECONDS_TO_END and named_as_dead(ended) == {rank}, ended)
+        resumed = runs.train("faulty", 4, *flags, "--resume")
+        check(resumed.status == 0, resumed)
+        runs.check_same_bits("faulty", "undisturbed")
+    kill_at_random(runs, options.kills, 4, flags)
 
 
 def case_hung(options, folder):
@@ -571,10 +621,10 @@ def named_as_dead(ended):
     return {int(rank) for rank in of_isobar or of_launcher[:1]}
 
 
-def kill_at_random(runs, kills, ranks=8):
+def kill_at_random(runs, kills, ranks=8, flags=None):
     """From the moment on at which the run has its folder. Before that mpirun 4.1.4 itself was seen to wait for ever in
     PMIx_server_finalize, in one of 50 kills, after it had named the dead rank and ended the others."""
-    flags = shares(2, 2)
+    flags = flags or shares(2, 2)
     train_undisturbed(runs, ranks, *flags)
     rng = random.Random(kills)
     while kills > 0:

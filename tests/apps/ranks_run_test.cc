@@ -76,7 +76,7 @@ TEST_CASE("ranks: a run of several ranks is the run of one, and leaves one run's
     CHECK(difference(serial, testing::metrics_of(runs.path(name))) < 1e-10);
     CHECK_THAT(run.out, ContainsSubstring("Setting DP = " + std::to_string(ranks) + ", TP = 1, CP = 1, PP = 1"));
     const json summary = json::parse(read_file(runs.path(name) / "summary.json"));
-    CHECK(summary["layout"] == json{{"dp", ranks}, {"tp", 1}, {"cp", 1}});
+    CHECK(summary["layout"] == json{{"dp", ranks}, {"tp", 1}, {"cp", 1}, {"pp", 1}});
     const std::string log = read_file(runs.path(name) / "out.log");
     CHECK(log.find("DONE ---- rank 0") == log.rfind("DONE ---- rank 0"));
     CHECK_THAT(log, ContainsSubstring("Ranks:\n") && !ContainsSubstring("\n\n"));

@@ -509,7 +509,7 @@ TEST_CASE("layouts: what a step exchanges") {
         };
         // fp64: of the whole world what tensor-parallel ranks all hold, of the others the rest.
         std::int64_t partial = 0;
-        for (const auto& [sharing, range, frozen] : rank.task.parameters().sections())
+        for (const auto& [sharing, range, frozen, tied] : rank.task.parameters().sections())
           if (sharing != Sharing::shard && layout.tp > 1) partial += 8 * range.size();
         const std::int64_t rest = 8 * rank.task.parameters().grads().numel() - partial;
         if (is_sharded) {

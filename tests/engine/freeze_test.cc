@@ -86,7 +86,7 @@ TEST_CASE("freeze: frozen parameters lie behind all others, have no gradients, a
   CHECK(some.get(2).tracked());
   // Sections of both kinds have all of the buffer.
   std::int64_t end = 0;
-  for (const auto& [sharing, range, is_frozen] : some.sections()) {
+  for (const auto& [sharing, range, is_frozen, is_tied] : some.sections()) {
     CHECK(range.first == end);
     CHECK(is_frozen == (range.first >= some.grads().numel()));
     end = range.end;

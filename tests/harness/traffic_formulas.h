@@ -127,7 +127,7 @@ inline void add_traffic_of_gradients(const Parameters& parameters, const Paralle
   if (parallel.world.size() == 1) return;
   if (!parallel.exchange.off)
     for (const Parameters::Bucket& bucket : parameters.buckets()) {
-      const auto [scattered, summed] = parallel.gradient_groups(bucket.sharing);
+      const auto [scattered, summed, holders, over_tp] = parallel.gradient_groups(bucket.sharing);
       const std::int64_t all = bucket.range.size();
       add(scattered, Verb::reduce_scatter, all);
       add(summed, Verb::all_reduce, all / scattered.size());

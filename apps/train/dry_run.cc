@@ -89,8 +89,8 @@ StepPrediction predict_step(const TaskSource& source, const TrainerOptions& give
   options.batch.cut(0, place.sizes.dp);  // Error where it has too few samples
   const Device device = meta_like(like);
   const auto world = std::make_shared<ImaginedWorld>(ImaginedWorld{.like = like});
-  // Which of the ranks with other parts of a stage has the most ranges of gradients (GradientReducer) is not known: with
-  // rows of a vocabulary that do not divide it is not always the first one.
+  // Which of the ranks with other parts of a stage has the most ranges of gradients (GradientReducer) is not known:
+  // with rows of a vocabulary that do not divide it is not always the first one.
   const Mesh mesh(place.sizes, place.order);
   for (const std::int64_t first : mesh.group_of(0, "pp"))
     for (const std::int64_t other : mesh.group_of(first, "tp")) {

@@ -8,19 +8,20 @@
 namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
 // Like ForwardTiles; a turn takes the keys of a stage kColumns at a time: fewer if there is a dropout generator.
-template <class T, int kHead, bool kDropout>
+template <class T, int kHead, bool kDropout, bool kLimited = false>
 struct DqTiles {
   static constexpr int kLargest = sizeof(T) == 2 ? 96 : 64;  // the largest head that leaves registers for two
   static constexpr int kRowTiles = kOnTensorCores<T> && kHead <= kLargest ? 2 : 1, kWarpRows = kTileRows * kRowTiles;
   static constexpr int kOwned = kWarps * kWarpRows, kRows = rows_of_stage<T, kHead>(2 * kOwned);
-  static constexpr int kMax = kDropout && sizeof(T) == 2 && kHead > 80 ? 16 : 32, kColumns = std::min(kRows, kMax);
+  static constexpr int kFew = kDropout && sizeof(T) == 2 && kHead > (kLimited ? 64 : 80) ? 16 : 32;
+  static constexpr int kColumns = std::min(kRows, kFew);
   static constexpr int kAllRows = 2 * kOwned + 4 * kRows;  // queries, dO; two stages of keys and of values
   static constexpr std::size_t kBytes = kAllRows * kPitch<T, kHead> * sizeof(T);
 };
 
 template <class T, int kHead, bool kDropout, bool kLimited = false>
 __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwdArgs a, float score_scale) {
-  using Tiles = DqTiles<T, kHead, kDropout>;
+  using Tiles = DqTiles<T, kHead, kDropout, kLimited>;
   constexpr int kRows = Tiles::kRows, kRowTiles = Tiles::kRowTiles, kTiles = Tiles::kColumns / 8;
   constexpr int kTile = kRows * kPitch<T, kHead>, kOwned = Tiles::kOwned * kPitch<T, kHead>;
   ISOBAR_DYNAMIC_SHARED(T, q_tile);
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(kThreads, 2) dq_kernel(const AttentionBwdArgs 
 
 template <class T, int kHead>
 void launch_limited_dq(const AttentionBwdArgs& a, Stream stream) {
-  using Tiles = DqTiles<T, kHead, true>;
+  using Tiles = DqTiles<T, kHead, true, true>;
   launch("attention_dq: intervals", dq_kernel<T, kHead, true, true>, grid_of(a.shape, a.shape.q_tokens, Tiles::kOwned),
          dim3(kThreads), Tiles::kBytes, stream, a, score_scale_of(a.scale));
 }

@@ -10,12 +10,12 @@ namespace isobar::ISOBAR_CUDA_NAMESPACE::attention {
 
 // 16-row tiles a warp: as many as registers allow. Tokens that a block owns, and tokens of a stage. Large heads with a
 // dropout generator leave fewer registers for scores.
-template <class T, int kHead, bool kDropout>
+template <class T, int kHead, bool kDropout, bool kLimited = false>
 struct ForwardTiles {
   static constexpr int kRowTiles = sizeof(T) == 2 || (kIsTf32<T> && kHead <= 64) ? 2 : 1;
   static constexpr int kWarpRows = kTileRows * kRowTiles;
   static constexpr int kOwned = kWarps * kWarpRows, kOfLarge = sizeof(T) == 2 && kHead > 96 ? 16 : 32;
-  static constexpr int kMax = kDropout && kHead > 80 ? kOfLarge : 64;
+  static constexpr int kMax = kDropout && kHead > (kLimited ? 64 : 80) ? kOfLarge : 64;
   static constexpr int kRows = std::min(kMax, rows_of_stage<T, kHead>(kOwned));
   static constexpr int kAllRows = kOwned + 4 * kRows;  // queries; two stages of keys and of values
   static constexpr std::size_t kBytes = kAllRows * kPitch<T, kHead> * sizeof(T);
@@ -23,7 +23,7 @@ struct ForwardTiles {
 
 template <class T, int kHead, bool kDropout, bool kLimited = false>
 __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwdArgs a, float score_scale) {
-  using Tiles = ForwardTiles<T, kHead, kDropout>;
+  using Tiles = ForwardTiles<T, kHead, kDropout, kLimited>;
   constexpr int kRows = Tiles::kRows, kRowTiles = Tiles::kRowTiles, kTiles = kRows / 8;
   constexpr int kTile = kRows * kPitch<T, kHead>;
   ISOBAR_DYNAMIC_SHARED(T, q_tile);
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kThreads, 2) forward_kernel(const AttentionFwd
 
 template <class T, int kHead>
 void launch_limited_forward(const AttentionFwdArgs& a, Stream stream) {
-  using Tiles = ForwardTiles<T, kHead, true>;
+  using Tiles = ForwardTiles<T, kHead, true, true>;
   launch("attention_fwd: intervals", forward_kernel<T, kHead, true, true>,
          grid_of(a.shape, a.shape.q_tokens, Tiles::kOwned), dim3(kThreads), Tiles::kBytes, stream, a,
          score_scale_of(a.scale));

@@ -19,19 +19,19 @@ using Kind = Codec::Kind;
 
 namespace {
 
-using Bytes = std::vector<std::byte>;
+using StoredBytes = std::vector<std::byte>;
 
-// Bytes written in hexadecimal.
-Bytes hex(const std::string& text) {
-  Bytes bytes;
+// StoredBytes written in hexadecimal.
+StoredBytes hex(const std::string& text) {
+  StoredBytes bytes;
   for (std::size_t i = 0; i + 1 < text.size(); i += 2)
     bytes.push_back(static_cast<std::byte>(std::stoi(text.substr(i, 2), nullptr, 16)));
   return bytes;
 }
 
 // 0, 3, 6, ... as 16-bit numbers: what the packed bytes below hold, made by numcodecs 0.16.
-Bytes ramp(int count) {
-  Bytes bytes;
+StoredBytes ramp(int count) {
+  StoredBytes bytes;
   for (int i = 0; i < count; ++i) {
     bytes.push_back(static_cast<std::byte>(3 * i));
     bytes.push_back(static_cast<std::byte>((3 * i) >> 8));
@@ -39,11 +39,11 @@ Bytes ramp(int count) {
   return bytes;
 }
 
-Bytes deflated(const Bytes& bytes, bool gzip) {
+StoredBytes deflated(const StoredBytes& bytes, bool gzip) {
   z_stream stream = {};
   REQUIRE(deflateInit2(&stream, 6, Z_DEFLATED, gzip ? 31 : 15, 8, Z_DEFAULT_STRATEGY) == Z_OK);
-  Bytes out(bytes.size() + 100);
-  Bytes in = bytes;
+  StoredBytes out(bytes.size() + 100);
+  StoredBytes in = bytes;
   stream.next_in = reinterpret_cast<Bytef*>(in.data());
   stream.avail_in = static_cast<uInt>(in.size());
   stream.next_out = reinterpret_cast<Bytef*>(out.data());
@@ -54,15 +54,15 @@ Bytes deflated(const Bytes& bytes, bool gzip) {
   return out;
 }
 
-Bytes with_checksum(Bytes bytes, bool first = false) {
+StoredBytes with_checksum(StoredBytes bytes, bool first = false) {
   const std::uint32_t sum = crc32c(bytes);
   for (int i = 0; i < 4; ++i)
     bytes.insert(first ? bytes.begin() + i : bytes.end(), static_cast<std::byte>(sum >> (8 * i)));
   return bytes;
 }
 
-Bytes shuffled(const Bytes& bytes, std::size_t element) {
-  Bytes out;
+StoredBytes shuffled(const StoredBytes& bytes, std::size_t element) {
+  StoredBytes out;
   const std::size_t elements = bytes.size() / element;
   for (std::size_t k = 0; k < element; ++k)
     for (std::size_t i = 0; i < elements; ++i) out.push_back(bytes[i * element + k]);
@@ -70,12 +70,12 @@ Bytes shuffled(const Bytes& bytes, std::size_t element) {
   return out;
 }
 
-Bytes undo(const std::vector<Codec>& codecs, const Bytes& bytes, std::size_t size) {
+StoredBytes undo(const std::vector<Codec>& codecs, const StoredBytes& bytes, std::size_t size) {
   check_codecs(codecs, "s/c.0");
   return undo_codecs(codecs, bytes, size, "s/c.0");
 }
 
-std::string refusal(const std::vector<Codec>& codecs, const Bytes& bytes, std::size_t size) {
+std::string refusal(const std::vector<Codec>& codecs, const StoredBytes& bytes, std::size_t size) {
   return testing::error_of([&] { undo(codecs, bytes, size); }, "accepted");
 }
 
@@ -130,7 +130,7 @@ const std::vector<std::pair<Kind, std::string>> kPacked = {
 }  // namespace
 
 TEST_CASE("codecs: what numcodecs compressed comes back") {
-  const Bytes expected = ramp(100);
+  const StoredBytes expected = ramp(100);
   for (const auto& [kind, packed] : kPacked) {
     if (!build_undoes(kind)) continue;
     INFO(name_of(kind));
@@ -145,7 +145,7 @@ TEST_CASE("codecs: less or more bytes than expected, damage and a cut are one se
     if (!build_undoes(kind)) continue;
     const std::vector<Codec> codecs = {{.kind = kind}};
     INFO(name_of(kind));
-    const Bytes good = hex(packed);
+    const StoredBytes good = hex(packed);
     for (const std::size_t size : {0, 1, 199, 201, 100000}) {
       INFO(size);
       CHECK(refusal(codecs, good, size) == "s/c.0 is damaged: its " + std::to_string(good.size()) + " bytes are no " +
@@ -155,38 +155,38 @@ TEST_CASE("codecs: less or more bytes than expected, damage and a cut are one se
     for (const std::size_t size : {std::size_t{1} << 40, std::size_t{1} << 62, ~std::size_t{0} / 2})
       CHECK_THAT(refusal(codecs, good, size), ContainsSubstring("s/c.0 is damaged"));  // and takes no such memory
     for (std::size_t size = 0; size < good.size(); ++size) {
-      const Bytes cut(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size));
+      const StoredBytes cut(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size));
       CHECK_THAT(refusal(codecs, cut, 200), ContainsSubstring("s/c.0 is damaged"));
     }
-    CHECK_THAT(refusal(codecs, Bytes(50, std::byte{0xff}), 200), ContainsSubstring("s/c.0 is damaged"));
+    CHECK_THAT(refusal(codecs, StoredBytes(50, std::byte{0xff}), 200), ContainsSubstring("s/c.0 is damaged"));
   }
   CHECK(refusal({}, ramp(3), 8) == "s/c.0 is truncated or damaged: it has 6 bytes, not 8");
 }
 
 TEST_CASE("codecs: a checksum is looked at, before and behind the bytes") {
-  const Bytes plain = ramp(9);
+  const StoredBytes plain = ramp(9);
   for (const bool first : {false, true}) {
     const std::vector<Codec> codecs = {{.kind = Kind::crc32c, .checksum_first = first}};
-    const Bytes good = with_checksum(plain, first);
+    const StoredBytes good = with_checksum(plain, first);
     CHECK((undo(codecs, good, 18) == plain));
     for (std::size_t i = 0; i < good.size(); ++i) {
-      Bytes bad = good;
+      StoredBytes bad = good;
       bad[i] ^= std::byte{4};
       CHECK(refusal(codecs, bad, 18) == "s/c.0 is damaged: its CRC-32C is not the one that is stored with it");
     }
     CHECK(refusal(codecs, good, 19) == "s/c.0 is truncated or damaged: it has 18 bytes, not 19");
-    CHECK(refusal(codecs, Bytes(3), 0) == "s/c.0 is damaged: its 3 bytes hold no checksum");
+    CHECK(refusal(codecs, StoredBytes(3), 0) == "s/c.0 is damaged: its 3 bytes hold no checksum");
   }
 }
 
 TEST_CASE("codecs: several are undone from the last to the first") {
-  const Bytes plain = ramp(33);
+  const StoredBytes plain = ramp(33);
   for (const std::size_t element : {1, 2, 3, 4, 8}) {
     const std::vector<Codec> codecs = {{.kind = Kind::shuffle, .element = element},
                                        {.kind = Kind::crc32c},
                                        {.kind = Kind::gzip},
                                        {.kind = Kind::crc32c}};
-    const Bytes packed = with_checksum(deflated(with_checksum(shuffled(plain, element)), true));
+    const StoredBytes packed = with_checksum(deflated(with_checksum(shuffled(plain, element)), true));
     CHECK((undo(codecs, packed, plain.size()) == plain));
   }
   CHECK(refusal({{.kind = Kind::zlib}, {.kind = Kind::gzip}}, plain, 66) ==
@@ -197,7 +197,7 @@ TEST_CASE("codecs: a size before a block of lz4 that is not the chunk's is damag
   if (!build_undoes(Kind::lz4)) return;
   for (const auto& [kind, packed] : kPacked) {
     if (kind != Kind::lz4) continue;
-    Bytes bytes = hex(packed);
+    StoredBytes bytes = hex(packed);
     bytes[0] ^= std::byte{1};
     CHECK_THAT(refusal({{.kind = Kind::lz4}}, bytes, 200), ContainsSubstring("s/c.0 is damaged"));
   }

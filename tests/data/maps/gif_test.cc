@@ -19,10 +19,10 @@ using testing::ContainsSubstring;
 
 namespace {
 
-using Bytes = std::vector<std::uint8_t>;
+using GifBytes = std::vector<std::uint8_t>;
 
 // As the GIF89a specification (appendix F) tells a reader.
-Bytes decoded_lzw(const Bytes& data) {
+GifBytes decoded_lzw(const GifBytes& data) {
   std::size_t at = 0;
   const auto next_code = [&](int bits) {
     int code = 0;
@@ -32,12 +32,12 @@ Bytes decoded_lzw(const Bytes& data) {
     }
     return code;
   };
-  std::vector<Bytes> table;
+  std::vector<GifBytes> table;
   const auto clear = [&] {
     table.clear();
     for (int i = 0; i < 258; ++i) table.push_back({static_cast<std::uint8_t>(i)});
   };
-  Bytes out, before;
+  GifBytes out, before;
   int bits = 9;
   REQUIRE(next_code(bits) == 256);
   clear();
@@ -50,7 +50,7 @@ Bytes decoded_lzw(const Bytes& data) {
       before.clear();
       continue;
     }
-    Bytes text;
+    GifBytes text;
     if (code < static_cast<int>(table.size())) {
       text = table[static_cast<std::size_t>(code)];
     } else {
@@ -88,7 +88,7 @@ Animation decoded(const std::string& file) {
     return low + 256 * byte();
   };
   const auto blocks = [&] {
-    Bytes all;
+    GifBytes all;
     for (std::uint8_t count = byte(); count > 0; count = byte())
       for (int i = 0; i < count; ++i) all.push_back(byte());
     return all;
@@ -129,8 +129,8 @@ Animation decoded(const std::string& file) {
   return animation;
 }
 
-Bytes repeatable(std::size_t count, int period) {
-  Bytes bytes;
+GifBytes repeatable(std::size_t count, int period) {
+  GifBytes bytes;
   std::uint32_t state = 1;
   for (std::size_t i = 0; i < count; ++i) {
     state = state * 1664525 + 1013904223;
@@ -145,7 +145,7 @@ TEST_CASE("gif: LZW gives back what it got, with every number of bits and after 
   for (const int period : {0, 1, 2, 7, 256})
     for (const std::size_t count :
          {0, 1, 2, 3, 254, 255, 256, 257, 766, 767, 768, 3838, 3839, 3840, 3841, 20000, 300000}) {
-      const Bytes bytes = repeatable(count, period);
+      const GifBytes bytes = repeatable(count, period);
       INFO("period " << period << ", " << count << " bytes");
       CHECK(decoded_lzw(gif_lzw(bytes)) == bytes);
     }

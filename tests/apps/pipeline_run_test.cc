@@ -135,7 +135,7 @@ TEST_CASE("a rank of a pipeline that fails in a message ends all of them, and is
   CHECK_THAT(failed.err, ContainsSubstring("isobar: rank 2: ISOBAR_FAULT: an error was asked for at "));
 }
 
-TEST_CASE("--comm-report of a pipeline: predicted is counted on every rank, and how long each place is idle") {
+TEST_CASE("the --comm-report of a pipeline: predicted is counted on every rank, and how long each place is idle") {
   const PipedRuns runs("--set num_iters=4 ");
   for (const char* layout : {"--ranks 4 --pipeline-parallel 2", "--ranks 2 --pipeline-parallel 2 --pipeline-chunks 2",
                              "--ranks 8 --pipeline-parallel 4 --tensor-parallel 2"}) {

@@ -41,7 +41,7 @@ def launches_of(works):
 
 
 def base_name(function):
-    """`isobar::cuda::attention::forward_kernel<isobar::bf16, 48, false>` is `forward_kernel`."""
+    """`isobar::cuda::attention::forward_kernel<isobar::bf16, 48, false, false>` is `forward_kernel`."""
     return function.split("<")[0].rsplit("::", 1)[-1]
 
 

@@ -422,7 +422,7 @@ class Step(unittest.TestCase):
         self.assertLess(expected, worst)
 
     def test_a_gpu_of_9_0_chooses_another_kernel_than_was_recorded(self):
-        recorded = "isobar::cuda::attention::forward_kernel<isobar::bf16, 48, false>"
+        recorded = "isobar::cuda::attention::forward_kernel<isobar::bf16, 48, false, false>"
         self.assertIsNone(step.stand_in_of("base", gpus.A100, recorded))
         chosen = step.stand_in_of("base", gpus.H100, recorded)
         self.assertEqual(chosen.source, "attention/sm90_head_48.cu")

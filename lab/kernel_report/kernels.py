@@ -82,11 +82,11 @@ def attention(config, head, mma_sync, wgmma, budgets):
     found = [attention_delta(f"attention_delta ({of})", config, "isobar::bf16", 2, head, of_delta)]
     for (name, kernel, owned, moved, flops), tiles, groups, of_it in zip(attention_parts(head, 2), mma_sync, wgmma,
                                                                          budgets):
-        pattern = rf"{kernel}_kernel<isobar::bf16, {head}, false>"
-        found += [Kernel(f"{name} ({of})", config, f"attention/head_{head}.cu", f"::{pattern}",
+        pattern = rf"{kernel}_kernel<isobar::bf16, {head}, false"  # without a mask, and without limits on keys
+        found += [Kernel(f"{name} ({of})", config, f"attention/head_{head}.cu", f"::{pattern}, false>",
                          tiles.launch(head, 2, owned, moved), flops, of_it, ("A100",)),
-                  Kernel(f"{name} by wgmma ({of})", config, f"attention/sm90_head_{head}.cu", f"::sm90_{pattern}",
-                         groups.launch(head, moved), flops, of_it, ("H100", "H200"), f"::{pattern}")]
+                  Kernel(f"{name} by wgmma ({of})", config, f"attention/sm90_head_{head}.cu", f"::sm90_{pattern}>",
+                         groups.launch(head, moved), flops, of_it, ("H100", "H200"), f"::{pattern}, false>")]
     return found
 
 
@@ -96,7 +96,7 @@ def tf32_attention(config, head, blocks, budgets):
     found = [attention_delta(f"attention_delta in fp32 ({of})", step, "float", 4, head, of_delta)]
     for (name, kernel, owned, moved, flops), tiles, of_it in zip(attention_parts(head, 4), blocks, budgets):
         found.append(Kernel(f"{name} in TF32 ({of})", step, f"attention/tf32_head_{head}.cu",
-                            rf"::{kernel}_kernel<.*Tf32, {head}, false>", tiles.launch(head, 4, owned, moved),
+                            rf"::{kernel}_kernel<.*Tf32, {head}, false, false>", tiles.launch(head, 4, owned, moved),
                             2 * flops, of_it))
     return found
 
@@ -218,12 +218,13 @@ def with_dropout(config, head, mma_sync, wgmma):
     found = []
     for (name, kernel, owned, moved, flops), (tiles, rows, draws), (groups, group_rows, group_draws) in \
             zip(attention_parts(head, 2), mma_sync, wgmma):
-        pattern = rf"{kernel}_kernel<isobar::bf16, {head}, true>"
-        found.append((Kernel(f"{name} ({config}, head {head})", config, f"attention/head_{head}.cu", f"::{pattern}",
-                             tiles.launch(head, 2, owned, moved, draws), flops, {}, ("A100",)),
+        pattern = rf"{kernel}_kernel<isobar::bf16, {head}, true"
+        found.append((Kernel(f"{name} ({config}, head {head})", config, f"attention/head_{head}.cu",
+                             f"::{pattern}, false>", tiles.launch(head, 2, owned, moved, draws), flops, {},
+                             ("A100",)),
                       rows * tiles.turn / 32))
         found.append((Kernel(f"{name} by wgmma ({config}, head {head})", config, f"attention/sm90_head_{head}.cu",
-                             f"::sm90_{pattern}", groups.launch(head, moved, group_draws), flops, {}, ("H100",)),
+                             f"::sm90_{pattern}>", groups.launch(head, moved, group_draws), flops, {}, ("H100",)),
                       group_rows * groups.streamed / 32))
     return found
 

@@ -342,7 +342,7 @@ StepRange FieldSeries::steps_between(const std::array<std::string, 2>& dates, co
   ISOBAR_CHECK(first.begin < last.begin + last.length || first.begin == last.begin, text, " is reversed");
   ISOBAR_CHECK(file_without_times() == nullptr, text, " are dates, but ", data_path_, " has files without 'time'");
   check_order_of_years(text);
-  const double begin = time_of(0).hours_since_1970(), end = time_of(steps() - 1).hours_since_1970();
+  const double begin = timeline_->known_hours(0), end = timeline_->known_hours(steps() - 1);
   for (const DateText& date : {first, last})
     ISOBAR_CHECK(date.begin <= end && date.begin + std::max(date.length - kSecond, 0.0) >= begin, text,
                  " goes beyond the data of ", data_path_, ", which are from ", time_of(0).iso(), " to ",

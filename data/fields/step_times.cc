@@ -15,8 +15,7 @@ std::int64_t in_seconds(double hours) {
 StepTimes::StepTimes(const FieldSeries& series) : series_(series), step_hours_(series.labels().step_hours) {
   if (series.file_without_times() != nullptr) return;
   for (std::int64_t step = 0; step < series.steps(); ++step) {
-    const std::optional<double> stored = series.hours_since_1970(step);
-    hours_.push_back(stored ? *stored : series.time_of(step).hours_since_1970());
+    hours_.push_back(series.timeline().known_hours(step));
     by_time_.try_emplace(in_seconds(hours_.back()), step);
   }
   if (step_hours_ == 0 && series.timeline().rest_of_file(0).count > 1) step_hours_ = hours_[1] - hours_[0];

@@ -163,13 +163,17 @@ StepTime Timeline::time_of(std::int64_t step) const {
   return file(at.file).time_of(at.step);
 }
 
+double Timeline::known_hours(std::int64_t step) const {
+  const std::optional<double> stored = hours_since_1970(step);
+  return stored ? *stored : time_of(step).hours_since_1970();
+}
+
 std::int64_t Timeline::first_step_from(double hours) const {
   const std::int64_t wanted = in_seconds(hours);
   std::int64_t first = 0, end = steps_;
   while (first < end) {
     const std::int64_t middle = first + (end - first) / 2;
-    const double at = hours_since_1970(middle).value_or(time_of(middle).hours_since_1970());
-    if (in_seconds(at) < wanted)
+    if (in_seconds(known_hours(middle)) < wanted)
       first = middle + 1;
     else
       end = middle;

@@ -58,6 +58,8 @@ class Timeline {
   std::optional<double> hours_since_1970(std::int64_t step) const;
   // The time of a step; Error if neither `time` nor the file's name gives it.
   StepTime time_of(std::int64_t step) const;
+  // The same by `time`, else by the year in the file's name. Error naming a file without either.
+  double known_hours(std::int64_t step) const;
   // The first step at `hours` since 1970 or later, within a second; steps() if all are earlier. Error naming a file
   // whose times neither `time` nor its name tells.
   std::int64_t first_step_from(double hours) const;

@@ -294,6 +294,18 @@ void finish_tile(const Epilogue& epilogue, T* __restrict__ sums, int64_t row, in
   }
 }
 
+// The sums of a tile of kRows rows of a packed A and a packed panel of B, [kRows, kPanel].
+template <class Format, int kRows, bool kTransposedA>
+ISOBAR_INLINE void multiply_tile(const typename Format::Packed* packed_a, const typename Format::Packed* panel,
+                                 int64_t elements, typename Format::Sum* sums) {
+  using T = typename Format::Sum;
+  Tile<T, kRows, kTileVectors> c;
+  c.clear();
+  Format::template multiply<kTransposedA ? 1 : kRowStep, kTransposedA ? kTileRows : 1, kPanel<T>>(c, packed_a, panel,
+                                                                                                  elements);
+  c.template store_to<kPanel<T>>(sums);
+}
+
 // The size of a product.
 struct Extents {
   int64_t m, n, k;
@@ -314,13 +326,8 @@ void block(const A& a, const Extents& e, const typename Format::Packed* packed_b
     for (int64_t tile = 0; tile < tiles; ++tile) {
       epilogue.prefetch(row + tile * kTileRows, panel * kPanel<T>);
       alignas(64) T sums[kTileRows * kPanel<T>];
-      {
-        Tile<T, kTileRows, kTileVectors> c;
-        c.clear();
-        Format::template multiply<A::kTransposed ? 1 : kRowStep, A::kTransposed ? kTileRows : 1, kPanel<T>>(
-            c, packed_a + tile * kTileSize, packed_b + panel * depth.elements * kPanel<T>, depth.elements);
-        c.template store_to<kPanel<T>>(sums);
-      }
+      multiply_tile<Format, kTileRows, A::kTransposed>(
+          packed_a + tile * kTileSize, packed_b + panel * depth.elements * kPanel<T>, depth.elements, sums);
       finish_tile(epilogue, sums, row + tile * kTileRows, panel * kPanel<T>, e.m, e.n);
     }
   }
@@ -332,10 +339,17 @@ int64_t passes_of(int64_t k) {
   return ceil_div(ceil_div(k, Format::kTerms), kGemmDepth);
 }
 
-// The packed elements of a pass.
+// The packed elements of a pass, at most.
 template <class Format>
 int64_t elements_of_pass(int64_t k) {
   return min(kGemmDepth, round_up(ceil_div(ceil_div(k, Format::kTerms), passes_of<Format>(k)), 8));
+}
+
+// The terms of a pass over k of them.
+template <class Format>
+Depth depth_of_pass(int64_t pass, int64_t k) {
+  const int64_t most = elements_of_pass<Format>(k) * Format::kTerms, begin = pass * most, terms = min(most, k - begin);
+  return {begin, terms, ceil_div(terms, Format::kTerms)};
 }
 
 // The product of the rows of one tile, kRows of them. Here a packed B would be used once: each thread packs a panel
@@ -347,27 +361,18 @@ void multiply_few_rows(const A& a, const B& b, const Epilogue& epilogue, const E
   using Packed = typename Format::Packed;
   constexpr int64_t kTileSize = kTileRows * kRowStep;
   const int64_t passes = passes_of<Format>(e.k), max_elements = elements_of_pass<Format>(e.k);
-  const auto depth_of = [&](int64_t pass) {
-    const int64_t begin = pass * max_elements * Format::kTerms, terms = min(max_elements * Format::kTerms, e.k - begin);
-    return Depth{begin, terms, ceil_div(terms, Format::kTerms)};
-  };
   auto* packed_a = static_cast<Packed*>(scratch(Scratch::gemm_a, passes * kTileSize * sizeof(Packed)));
-  for (int64_t pass = 0; pass < passes; ++pass) a.pack(0, e.m, depth_of(pass), packed_a + pass * kTileSize);
+  for (int64_t pass = 0; pass < passes; ++pass)
+    a.pack(0, e.m, depth_of_pass<Format>(pass, e.k), packed_a + pass * kTileSize);
   parallel_for(ceil_div(e.n, kPanel<T>), kSerialFlops / (kPanel<T> * e.k) + 1, [&](int64_t first, int64_t last) {
     auto* packed_b = static_cast<Packed*>(scratch(Scratch::gemm_b, kPanel<T> * max_elements * sizeof(Packed)));
     Epilogue of_pass = epilogue;
     for (int64_t panel = first; panel < last; ++panel)
       for (int64_t pass = 0; pass < passes; ++pass) {
-        const Depth depth = depth_of(pass);
+        const Depth depth = depth_of_pass<Format>(pass, e.k);
         b.pack(panel * kPanel<T>, depth, packed_b);
         alignas(64) T sums[kRows * kPanel<T>];
-        {
-          Tile<T, kRows, kTileVectors> c;
-          c.clear();
-          Format::template multiply<A::kTransposed ? 1 : kRowStep, A::kTransposed ? kTileRows : 1, kPanel<T>>(
-              c, packed_a + pass * kTileSize, packed_b, depth.elements);
-          c.template store_to<kPanel<T>>(sums);
-        }
+        multiply_tile<Format, kRows, A::kTransposed>(packed_a + pass * kTileSize, packed_b, depth.elements, sums);
         of_pass.first = pass == 0;
         of_pass.last = pass + 1 == passes;
         finish_tile(of_pass, sums, 0, panel * kPanel<T>, e.m, e.n);
@@ -385,7 +390,7 @@ void multiply(const A& a, const B& b, Epilogue epilogue, const Extents& e) {
     return multiply_few_rows<Format, kTileRows>(a, b, epilogue, e);
   }
   const int64_t panels = ceil_div(e.n, kPanel<T>), tiles = ceil_div(e.m, kTileRows);
-  const int64_t max_elements = elements_of_pass<Format>(e.k), max_terms = max_elements * Format::kTerms;
+  const int64_t max_elements = elements_of_pass<Format>(e.k), passes = passes_of<Format>(e.k);
   auto* packed_b = static_cast<Packed*>(scratch(Scratch::gemm_b, panels * kPanel<T> * max_elements * sizeof(Packed)));
 
   // Rows are split among threads in blocks of up to kBlockTiles tiles; if there are too few rows, columns are split
@@ -397,15 +402,14 @@ void multiply(const A& a, const B& b, Epilogue epilogue, const Extents& e) {
   const int64_t column_blocks = row_blocks >= threads ? 1 : min(panels, ceil_div(threads, row_blocks));
   const int64_t tasks = row_blocks * column_blocks;
 
-  for (int64_t begin = 0; begin < e.k; begin += max_terms) {
-    const int64_t terms = min(max_terms, e.k - begin);
-    const Depth depth{begin, terms, ceil_div(terms, Format::kTerms)};
-    parallel_for(panels, kSerialFlops / (kPanel<T> * terms) + 1, [&](int64_t first, int64_t last) {
+  for (int64_t pass = 0; pass < passes; ++pass) {
+    const Depth depth = depth_of_pass<Format>(pass, e.k);
+    parallel_for(panels, kSerialFlops / (kPanel<T> * depth.terms) + 1, [&](int64_t first, int64_t last) {
       for (int64_t p = first; p < last; ++p) b.pack(p * kPanel<T>, depth, packed_b + p * depth.elements * kPanel<T>);
     });
-    epilogue.first = begin == 0;
-    epilogue.last = begin + terms == e.k;
-    const int64_t task_flops = 2 * e.m * e.n * terms / tasks;
+    epilogue.first = pass == 0;
+    epilogue.last = pass + 1 == passes;
+    const int64_t task_flops = 2 * e.m * e.n * depth.terms / tasks;
     parallel_for(tasks, kSerialFlops / (task_flops + 1) + 1, [&](int64_t first, int64_t last) {
       for (int64_t task = first; task < last; ++task) {
         const int64_t row = task / column_blocks * block_tiles * kTileRows, part = task % column_blocks;

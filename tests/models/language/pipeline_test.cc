@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,15 +28,20 @@ using testing::NamedTensors;
 
 constexpr std::int64_t kVocabulary = 11, kLength = 6;
 
-// Samples with 0 to 6 targets that count, or with all.
+// Samples with 0 to 6 targets that count, or with all; of one document or of two.
 class PipedTokens : public Dataset {
  public:
-  PipedTokens(std::int64_t samples, bool are_uneven) : samples_(samples), are_uneven_(are_uneven) {}
+  PipedTokens(std::int64_t samples, bool are_uneven, bool have_documents = false)
+      : samples_(samples), are_uneven_(are_uneven), have_documents_(have_documents) {}
   std::string name() const override { return "tokens for a pipeline"; }
   std::int64_t samples() const override { return samples_; }
   std::vector<TensorSpec> layout() const override {
-    return {{.name = "tokens", .shape = {kLength + 1}, .dtype = DType::i32},
-            {.name = "target", .shape = {kLength}, .dtype = DType::i32}};
+    std::vector<TensorSpec> layout{{.name = "tokens", .shape = {kLength + 1}, .dtype = DType::i32},
+                                   {.name = "target", .shape = {kLength}, .dtype = DType::i32}};
+    if (have_documents_)
+      for (const char* name : {"key_begin", "position"})
+        layout.push_back({.name = name, .shape = {kLength}, .dtype = DType::i32});
+    return layout;
   }
   void read(const SampleKey& key, std::span<void* const> to) const override {
     auto* tokens = static_cast<std::int32_t*>(to[0]);
@@ -44,11 +50,16 @@ class PipedTokens : public Dataset {
       tokens[i] = static_cast<std::int32_t>((i * i * 31 + i * 7 + key.sample * 13) % kVocabulary);
     for (std::int64_t i = 0; i < kLength; ++i)
       target[i] = !are_uneven_ || i < (key.sample * 5) % 7 ? tokens[i + 1] : kIgnoredLabel;
+    const auto second = static_cast<std::int32_t>(1 + key.sample % (kLength - 1));  // where the second document begins
+    for (std::int32_t i = 0; i < kLength && have_documents_; ++i) {
+      static_cast<std::int32_t*>(to[2])[i] = i < second ? 0 : second;
+      static_cast<std::int32_t*>(to[3])[i] = i < second ? i : i - second;
+    }
   }
 
  private:
   std::int64_t samples_;
-  bool are_uneven_;
+  bool are_uneven_, have_documents_;
 };
 
 // A training, and how ranks share it.
@@ -59,9 +70,11 @@ struct Piped {
   std::string order = "tp-cp-dp";
   ExchangeOptions exchange = {.bucket_bytes = 2000};
   bool sequence = false;
+  ContextForm form = ContextForm::automatic;
 
   std::int64_t depth = 4;
-  bool is_tied = false, is_uneven = true, recompute = false;
+  bool is_tied = false, is_uneven = true, recompute = false, has_documents = false;
+  std::optional<std::int64_t> loss_rows = {};
   double dropout = 0.1;
   std::string dtype = "fp64", amp_mode = "none";
   std::vector<std::string> keys = {};
@@ -91,7 +104,12 @@ class PipedSource : public TaskSource {
                              .attention_dropout = piped_.dropout,
                              .hidden_dropout = piped_.dropout,
                              .vocab_multiple = 4};
-    const TextInfo info{.vocabulary = kVocabulary, .seq_length = kLength, .ignores_targets = piped_.is_uneven};
+    const TextInfo info{.vocabulary = kVocabulary,
+                        .seq_length = kLength,
+                        .ignores_targets = piped_.is_uneven,
+                        .resets_positions = piped_.has_documents,
+                        .resets_attention = piped_.has_documents,
+                        .loss_rows = piped_.loss_rows};
     return std::make_unique<LanguageModel>(std::make_shared<GptRecipe>(network), compute, info, device, parallel);
   }
   std::vector<TensorSpec> sample_layout(const std::optional<RowBand>&) const override {
@@ -138,8 +156,8 @@ class PipedRank {
         parallel_(start(piped, world)),
         task_(PipedSource(piped).make_task(config_.compute, Device{}, parallel_)),
         options_(config_.trainer_options()),
-        data_(piped.samples, piped.is_uneven),
-        valid_(31, piped.is_uneven) {
+        data_(piped.samples, piped.is_uneven, piped.has_documents),
+        valid_(31, piped.is_uneven, piped.has_documents) {
     options_.batch.grad_accumulation = piped.parts;
     trainer_ = std::make_unique<Trainer>(*task_, options_, parallel_);
     loaders_ = std::make_unique<Loaders>(data_, valid_, config_.reading, options_.batch, 3, Device{},
@@ -176,6 +194,7 @@ class PipedRank {
     Parallel parallel = Parallel::start(world, piped.sizes, piped.order, piped.exchange);
     parallel.sequence = piped.sequence;
     parallel.pipeline = piped.pipeline;
+    parallel.form = piped.form;
     return parallel;
   }
 
@@ -336,6 +355,43 @@ TEST_CASE("pipeline: with data and tensor parallel ranks and a sharded optimizer
             INFO(text_of(piped));
             check_near_serial(train_on_threads(on_one_rank(piped)), train_on_threads(piped));
           }
+}
+
+TEST_CASE("pipeline: documents apart and logits of some rows at a time have the bits of one rank") {
+  const PipedSteps whole = train_on_threads({.parts = 4});
+  for (const std::int64_t ranks : {2, 3})
+    for (const bool has_documents : {false, true})
+      for (const std::optional<std::int64_t> rows : {std::optional<std::int64_t>(0), std::optional<std::int64_t>(5)})
+        for (const char* split : {"balanced", "2,2", "4,0"}) {
+          if (ranks == 3 && std::string(split) != "balanced") continue;
+          const Piped piped{.sizes = {.pp = ranks},
+                            .parts = 4,
+                            .pipeline = pipeline_options(1, split),
+                            .has_documents = has_documents,
+                            .loss_rows = rows};
+          INFO(text_of(piped) << (has_documents ? ", documents" : "") << ", rows " << *rows);
+          const PipedSteps serial = train_on_threads(on_one_rank(piped));
+          CHECK((serial.losses == whole.losses) == (!has_documents && *rows == 0));
+          check_same_bits(serial, train_on_threads(piped));
+        }
+}
+
+TEST_CASE("pipeline: with context parallel ranks, the numbers of one rank") {
+  for (const MeshSizes sizes : {MeshSizes{.cp = 2, .pp = 2}, MeshSizes{.dp = 2, .cp = 2, .pp = 2},
+                                MeshSizes{.tp = 2, .cp = 2, .pp = 2}, MeshSizes{.cp = 3, .pp = 2}})
+    for (const ContextForm form : {ContextForm::all_to_all, ContextForm::gather, ContextForm::ring})
+      for (const bool has_documents : {false, true}) {
+        const std::int64_t heads = 2 / sizes.tp;
+        if (form == ContextForm::all_to_all && heads < sizes.cp) continue;  // a rank would get no head
+        const Piped piped{.sizes = sizes,
+                          .parts = 3,
+                          .form = form,
+                          .is_tied = true,
+                          .has_documents = has_documents,
+                          .keys = {"grad_clip=0.05"}};
+        INFO(text_of(piped) << ", form " << static_cast<int>(form) << (has_documents ? ", documents" : ""));
+        check_near_serial(train_on_threads(on_one_rank(piped)), train_on_threads(piped));
+      }
 }
 
 TEST_CASE("pipeline: an incomplete batch, whose last parts some data ranks have nothing of") {

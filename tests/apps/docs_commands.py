@@ -35,6 +35,7 @@ ELSEWHERE = {
     r"python3 tools/check_format.py --fix$": "it changes the sources",
     r"python3 (lab|gpu)/on_a_gpu ": "needs a GPU; lab/on_a_gpu/rehearsal.py rehearses it",
     r"python3 lab/planted_faults ": "takes half an hour; lab/planted_faults/planted_faults_test.py tests it",
+    r"python3 tools/megatron_checkpoint.py ": "needs PyTorch; tests/tools/megatron_checkpoint_test.py",
     r"python3 lab/kernel_report accesses ": "lab/CMakeLists.txt has it as a test",
     r"isobar train --config cnn --set images=pairs ": "tests/models/image_regression/recipe_test.cc reads such files",
     r"isobar train --config unet --data ": "takes days here; that of unet_cpu is run, on files of the same kind",

@@ -14,6 +14,9 @@ Exit status 77 (skipped) without --data, as scripts/test calls it, or without on
     folders    weights convert --to hf, opened by GPT2LMHeadModel.from_pretrained, gives isobar's loss; what its
                save_pretrained writes starts a run with that loss
     greedy     the ids that generate --greedy writes after 100 prompts are those of transformers' generate
+    command    isobar pretrain-gpt with the flags of a Megatron-LM run on 2 x 2 ranks (tensor parallel, pipeline), all
+               dropouts 0: its first losses in fp64 are PyTorch's, with Megatron-LM's rates (the first update's is 0: a
+               warm-up that begins there) and its padded rows, which count
 """
 import argparse
 import json
@@ -47,6 +50,7 @@ VALID_BYTES = 60000  # of the validation text: minutes in fp64 for all of it
 PROMPTS, PROMPT_TOKENS, NEW_TOKENS = 100, 40, 24
 BOUNDS = {"fp32": (200, 0.02), "fp64": (20, 1e-9)}  # iterations, and the largest difference of a loss
 EXACT = 1e-12  # of a loss in fp64, relative
+COMMAND_RATE, COMMAND_END, COMMAND_ITERATIONS, COMMAND_WARMUP, COMPARED = 1e-3, 1e-5, 100, 5, 10
 
 failures = []
 
@@ -109,10 +113,10 @@ def samples_of(documents, wanted):
     return torch.tensor(numpy.stack([stream[i * TOKENS:(i + 1) * TOKENS + 1] for i in chosen.astype(numpy.int64)]))
 
 
-def drawn_model():
+def drawn_model(live=False):
     torch.manual_seed(7)
     model = reference_gpt.GPT(VOCABULARY, COLUMNS, TOKENS, WIDTH, DEPTH, HEADS, WIDTH // HEADS, 4 * WIDTH, "tanh", True,
-                              True, False)
+                              True, live)
     for name, parameter in model.named_parameters():
         if "norm" in name:
             torch.nn.init.constant_(parameter, 1.0 if name.endswith("weight") else 0.0)
@@ -136,15 +140,24 @@ def rate(updates, iterations):
     return END + (BASE - END) * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def losses_of(model, samples, iterations):
+def command_rate(updates):
+    """Megatron-LM's cosine behind a linear warm-up from 0, in the place of update `updates`, counted from 0."""
+    if updates <= COMMAND_WARMUP:
+        return COMMAND_RATE * updates / COMMAND_WARMUP
+    done = (updates - COMMAND_WARMUP) / (COMMAND_ITERATIONS - COMMAND_WARMUP)
+    return COMMAND_END + (COMMAND_RATE - COMMAND_END) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def losses_of(model, samples, rates, weight_decay, betas):
+    """The loss of each update, one for each rate."""
     matrices = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() == 1]
-    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
-                                  betas=(0.9, 0.95), eps=1e-8)
+    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": weight_decay},
+                                   {"params": others, "weight_decay": 0.0}], betas=betas, eps=1e-8)
     losses = []
-    for iteration in range(iterations):
+    for iteration, its_rate in enumerate(rates):
         for group in optimizer.param_groups:
-            group["lr"] = rate(iteration, iterations)
+            group["lr"] = its_rate
         batch = samples[iteration * BATCH:(iteration + 1) * BATCH]
         loss = model.loss(model(batch[:, :-1]), batch[:, 1:])
         optimizer.zero_grad()
@@ -164,7 +177,8 @@ def check_losses(isobar, init):
         ours = isobar.train(dtype, init, dtype=dtype, num_iters=iterations, eval_iters=1)["train"]
         between = time.perf_counter()
         model = drawn_model()
-        theirs = losses_of(model.to(getattr(torch, {"fp32": "float32", "fp64": "float64"}[dtype])), samples, iterations)
+        theirs = losses_of(model.to(getattr(torch, {"fp32": "float32", "fp64": "float64"}[dtype])), samples,
+                           [rate(updates, iterations) for updates in range(iterations)], 0.1, (0.9, 0.95))
         end = time.perf_counter()
         largest = max(abs(a - b) for a, b in zip(ours, theirs))
         check(len(ours) == iterations and largest <= bound,
@@ -230,6 +244,31 @@ def check_greedy(isobar, model):
           f"transformers {tokens / seconds:.1f} tokens/s, one at a time")
 
 
+def check_command(isobar, init):
+    words = f"""
+        --ranks 4 --device cpu --threads 1 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
+        --num-layers {DEPTH} --hidden-size {WIDTH} --num-attention-heads {HEADS} --seq-length {TOKENS}
+        --max-position-embeddings {TOKENS} --attention-dropout 0 --hidden-dropout 0 --micro-batch-size 2
+        --global-batch-size {BATCH} --train-iters {COMMAND_ITERATIONS} --exit-interval {COMPARED}
+        --lr {COMMAND_RATE} --min-lr {COMMAND_END} --lr-decay-style cosine --lr-decay-iters {COMMAND_ITERATIONS}
+        --lr-warmup-iters {COMMAND_WARMUP} --weight-decay 0.01 --clip-grad 1.0 --tokenizer-type GPT2BPETokenizer
+        --vocab-file {isobar.data / "gpt2_encoder.json"} --merge-file {isobar.data / "gpt2_vocab.bpe"}
+        --train-data-path {isobar.folder / "train_text_document"} --log-interval 1 --eval-iters 1
+        --valid-data-path {isobar.folder / "valid_text_document"} --save {isobar.folder / "command"}
+        --save-interval {COMMAND_ITERATIONS}
+        --finetune --load {init} --set dtype=fp64""".split()
+    isobar("pretrain-gpt", *words)
+    lines = map(json.loads, (isobar.folder / "command" / "metrics.jsonl").read_text().splitlines())
+    ours = [line["loss"] for line in lines if line["event"] == "train"]
+    samples = samples_of(documents_of(isobar.folder / "train_text_document"), COMMAND_ITERATIONS * BATCH)
+    theirs = losses_of(drawn_model(live=True).double(), samples, map(command_rate, range(COMPARED)), 0.01,
+                       (0.9, 0.999))
+    largest = max(abs(a - b) for a, b in zip(ours, theirs))
+    check(len(ours) == COMPARED and largest <= BOUNDS["fp64"][1],
+          f"pretrain-gpt on 2 x 2 ranks, fp64: {COMPARED} losses, {ours[0]:.4f} to {ours[-1]:.4f}, within "
+          f"{largest:.2g} of PyTorch's")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--isobar", type=pathlib.Path, required=True)
@@ -244,6 +283,7 @@ def main():
         isobar.tokens_of(short, "valid")
         init = isobar.folder / "init.safetensors"
         safetensors_file.save({name: p.detach() for name, p in drawn_model().named_parameters()}, init)
+        check_command(isobar, init)
         check_losses(isobar, init)
         trained = isobar.folder / "fp32" / "best" / "model.safetensors"
         check_greedy(isobar, check_folders(isobar, trained))

@@ -108,7 +108,7 @@ class Unet(WithOwnLoss):
 
 
 class Gpt2(WithOwnLoss):
-    """Every row of the table is a class, so that PyTorch need not copy the columns of a vocabulary out of the logits."""
+    """Every row of the table is a class: PyTorch need not copy the columns of a vocabulary out of the logits."""
     tokens, vocabulary, decay = 1024, 50304, 0.1
     batch, betas, learning_rate = 2, (0.9, 0.95), 6e-4
     assignments = ["global_batch_size=2", "grad_accumulation=1", "grad_clip=0", "warmup=0", "lr_schedule=constant",

@@ -75,6 +75,8 @@ struct Single {
     put(to);
   }
   static ISOBAR_INLINE Packed pack_one(const In* from, int64_t) { return static_cast<Packed>(*from); }
+  // c += a·b, lane by lane.
+  static ISOBAR_INLINE void add(Vector<Sum>& c, Vector<Packed> a, Vector<Packed> b) { c += a * b; }
   // A vector of elements whose terms are contiguous.
   static ISOBAR_INLINE Vector<Packed> load_along(const In* from) {
     alignas(kVectorBytes) Packed elements[kLanes<Packed>];
@@ -119,6 +121,7 @@ struct InPairs {
     if (terms % 2 == 1) to[terms / 2] = 0;
     put(reinterpret_cast<In*>(to));
   }
+  static ISOBAR_INLINE void add(Vector<Sum>& c, Vector<Packed> a, Vector<Packed> b) { Products::add(c, a, b); }
   static ISOBAR_INLINE Packed pack_one(const In* from, int64_t terms_left) {
     if (terms_left == 1) return bits_of(*from);
     Packed pair;

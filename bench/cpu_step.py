@@ -2,7 +2,8 @@
 """One training step on the CPU, isobar beside PyTorch: forward, loss, backward and Adam on the same weights and the
 same batch, in fp32 and in bf16 (autocast). Two processes take turns, so that both meet the same machine; each one's
 peak resident memory is its own. With --old, this build beside an older one instead. --config: `base`, the ViT; `cnn`,
-the course's network; `unet`, the 3-D U-Net of 117 million parameters.
+the course's network; `unet`, the 3-D U-Net of 117 million parameters; `gpt2`, the GPT-2 of 124 million, whose step is
+of AdamW and of 1,024 tokens a sample.
 
     cmake --build --preset release --target isobar-train-step
     pip install torch numpy
@@ -32,7 +33,24 @@ RESULTS = ROOT / "bench" / "results" / "cpu_step.jsonl"
 sys.path.insert(0, str(ROOT / "tools"))
 
 
-class Base:
+class Problem:
+    """What both programs compute."""
+
+    @staticmethod
+    def optimizer(network, config):
+        import torch
+        return torch.optim.Adam(network.parameters(), lr=config.learning_rate, betas=config.betas, fused=True)
+
+    @staticmethod
+    def output(network, batch):
+        return network(batch["input"])
+
+    @staticmethod
+    def target(batch):
+        return batch["target"]
+
+
+class Base(Problem):
     batch, betas, learning_rate, assignments = 1, (0.9, 0.95), 5e-4, []
 
     @staticmethod
@@ -51,7 +69,7 @@ class Base:
         return reference_vit.relative_l2(output, target)
 
 
-class WithOwnLoss:
+class WithOwnLoss(Problem):
     betas = 0.9, 0.999
 
     @staticmethod
@@ -89,7 +107,47 @@ class Unet(WithOwnLoss):
                 "turn": torch.zeros(batch, dtype=torch.int32)}
 
 
-CONFIGS = {"base": Base, "cnn": Cnn, "unet": Unet}
+class Gpt2(WithOwnLoss):
+    """Every row of the table is a class: PyTorch need not copy the columns of a vocabulary out of the logits."""
+    tokens, vocabulary, decay = 1024, 50304, 0.1
+    batch, betas, learning_rate = 2, (0.9, 0.95), 6e-4
+    assignments = ["global_batch_size=2", "grad_accumulation=1", "grad_clip=0", "warmup=0", "lr_schedule=constant",
+                   f"vocab_size={vocabulary}", f"weight_decay={decay}", f"lr={learning_rate}"]
+
+    @staticmethod
+    def network():
+        import reference_gpt
+        network = reference_gpt.GPT(Gpt2.vocabulary, Gpt2.vocabulary, Gpt2.tokens, 768, 12, 12, 64, 3072, "tanh", True,
+                                    tied=True, live=True)
+        for name, weight in network.named_parameters():
+            if weight.dim() == 2:
+                weight.data.normal_(0, 0.02 / (24**0.5 if name.endswith(("proj.weight", "fc2.weight")) else 1))
+            elif name.endswith("bias"):
+                weight.data.zero_()
+        return network
+
+    @staticmethod
+    def problem(batch):
+        import torch
+        return {"tokens": torch.randint(0, Gpt2.vocabulary, (batch, Gpt2.tokens + 1), dtype=torch.int32)}
+
+    @staticmethod
+    def optimizer(network, config):
+        import torch
+        groups = [{"params": [p for p in network.parameters() if (p.dim() == 2) == decays],
+                   "weight_decay": config.decay * decays} for decays in (True, False)]
+        return torch.optim.AdamW(groups, lr=config.learning_rate, betas=config.betas, fused=True)
+
+    @staticmethod
+    def output(network, batch):
+        return network(batch["tokens"][:, :-1])
+
+    @staticmethod
+    def target(batch):
+        return batch["tokens"][:, 1:].long()
+
+
+CONFIGS = {"base": Base, "cnn": Cnn, "unet": Unet, "gpt2": Gpt2}
 
 
 def torch_worker(folder, config, dtype, threads):
@@ -100,12 +158,13 @@ def torch_worker(folder, config, dtype, threads):
     network = config.network()
     network.load_state_dict(load(folder / "weights.safetensors"))
     batch = load(folder / "batch.safetensors")
-    optimizer = torch.optim.Adam(network.parameters(), lr=config.learning_rate, betas=config.betas, fused=True)
+    optimizer = config.optimizer(network, config)
     for _ in sys.stdin:
         begin = time.perf_counter()
         with torch.autocast("cpu", torch.bfloat16, enabled=dtype == "bf16"):
-            output = network(batch["input"])
-        loss = config.loss(network, output, batch["target"])
+            output = config.output(network, batch)
+        loss = config.loss(network, output, config.target(batch))
+        del output
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -230,7 +289,7 @@ def main():
     parser.add_argument("--rounds", type=int, help="timed steps of each: 3, or 10 with --old")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--config", default="base", choices=list(CONFIGS))
-    parser.add_argument("--batch", type=int, help="samples of a step: of base 1, of cnn 32, of unet 2")
+    parser.add_argument("--batch", type=int, help="samples of a step: of base 1, of cnn 32, of unet and gpt2 2")
     parser.add_argument("--dtypes", nargs="+", default=["fp32", "bf16"], choices=["fp32", "bf16"])
     parser.add_argument("--program", default=str(ROOT / "build" / "bench" / "isobar-train-step"))
     parser.add_argument("--isa", help="isobar's instruction set at most (ISOBAR_MAX_ISA)")

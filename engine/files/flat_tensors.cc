@@ -42,7 +42,9 @@ FlatRange elements_to_read(const NamedParameter& parameter, const HeldPart& part
 Tensor part_of_whole(const FlatBuffer& buffer, const NamedParameter& parameter, DType dtype, const ReadRun& read) {
   const HeldPart part = held_part(buffer, parameter);
   const FlatRange elements = elements_to_read(parameter, part);
-  const Tensor host = Tensor::empty({elements.size()}, dtype, Device{});
+  // Not from the pool, which would keep the largest of them for the run.
+  const auto bytes = static_cast<std::size_t>(elements.size()) * size_of(dtype);
+  const Tensor host = Tensor::over(transfer_memory(bytes, Device{}), {elements.size()}, dtype);
   const auto copy = [&](std::int64_t in_full, std::int64_t in_part, std::int64_t length) {
     read(in_full, length, static_cast<std::byte*>(host.slice(in_part, {length}).data()));
   };

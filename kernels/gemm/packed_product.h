@@ -36,6 +36,10 @@ inline constexpr int64_t kBlockTiles = 14;
 // A product of few rows keeps its whole A packed in the second-level cache, up to so many passes over its terms.
 inline constexpr int64_t kFewRowsPasses = 16;
 
+// The packed B is of at most so many bytes: it stays in the last cache while all rows are multiplied with it, and the
+// product with the table of a vocabulary needs no copy of that table.
+inline constexpr int64_t kPackedBytes = int64_t{16} << 20;
+
 // The step between rows of the packed A. Not a power of two: all rows of a tile would fall into a few cache sets.
 inline constexpr int kRowStep = kGemmDepth + 16;
 
@@ -75,6 +79,8 @@ struct Single {
     put(to);
   }
   static ISOBAR_INLINE Packed pack_one(const In* from, int64_t) { return static_cast<Packed>(*from); }
+  // c += a·b, lane by lane.
+  static ISOBAR_INLINE void add(Vector<Sum>& c, Vector<Packed> a, Vector<Packed> b) { c += a * b; }
   // A vector of elements whose terms are contiguous.
   static ISOBAR_INLINE Vector<Packed> load_along(const In* from) {
     alignas(kVectorBytes) Packed elements[kLanes<Packed>];
@@ -119,6 +125,7 @@ struct InPairs {
     if (terms % 2 == 1) to[terms / 2] = 0;
     put(reinterpret_cast<In*>(to));
   }
+  static ISOBAR_INLINE void add(Vector<Sum>& c, Vector<Packed> a, Vector<Packed> b) { Products::add(c, a, b); }
   static ISOBAR_INLINE Packed pack_one(const In* from, int64_t terms_left) {
     if (terms_left == 1) return bits_of(*from);
     Packed pair;
@@ -311,10 +318,16 @@ struct Extents {
   int64_t m, n, k;
 };
 
-// Rows [row, row + rows) times panels [panel_begin, panel_end), terms of `depth`.
+// Panels [first, end) of B.
+struct Panels {
+  int64_t first, end;
+  int64_t count() const { return end - first; }
+};
+
+// Rows [row, row + rows) times panels, packed one after another, terms of `depth`.
 template <class Format, class A, class Epilogue>
 void block(const A& a, const Extents& e, const typename Format::Packed* packed_b, int64_t row, int64_t rows,
-           int64_t panel_begin, int64_t panel_end, const Depth& depth, const Epilogue& epilogue) {
+           const Panels& panels, const Depth& depth, const Epilogue& epilogue) {
   using T = typename Format::Sum;
   using Packed = typename Format::Packed;
   constexpr int64_t kTileSize = kTileRows * kRowStep;
@@ -322,12 +335,11 @@ void block(const A& a, const Extents& e, const typename Format::Packed* packed_b
   const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
   auto* packed_a = static_cast<Packed*>(scratch(Scratch::gemm_a, kBlockTiles * kTileSize * sizeof(Packed)));
   a.pack(row, rows, depth, packed_a);
-  for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
+  for (int64_t panel = panels.first; panel < panels.end; ++panel, packed_b += depth.elements * kPanel<T>) {
     for (int64_t tile = 0; tile < tiles; ++tile) {
       epilogue.prefetch(row + tile * kTileRows, panel * kPanel<T>);
       alignas(64) T sums[kTileRows * kPanel<T>];
-      multiply_tile<Format, kTileRows, A::kTransposed>(
-          packed_a + tile * kTileSize, packed_b + panel * depth.elements * kPanel<T>, depth.elements, sums);
+      multiply_tile<Format, kTileRows, A::kTransposed>(packed_a + tile * kTileSize, packed_b, depth.elements, sums);
       finish_tile(epilogue, sums, row + tile * kTileRows, panel * kPanel<T>, e.m, e.n);
     }
   }
@@ -391,7 +403,9 @@ void multiply(const A& a, const B& b, Epilogue epilogue, const Extents& e) {
   }
   const int64_t panels = ceil_div(e.n, kPanel<T>), tiles = ceil_div(e.m, kTileRows);
   const int64_t max_elements = elements_of_pass<Format>(e.k), passes = passes_of<Format>(e.k);
-  auto* packed_b = static_cast<Packed*>(scratch(Scratch::gemm_b, panels * kPanel<T> * max_elements * sizeof(Packed)));
+  const int64_t panel_bytes = kPanel<T> * max_elements * static_cast<int64_t>(sizeof(Packed));
+  const int64_t group = min(panels, kPackedBytes / panel_bytes);  // panels that are packed at a time
+  auto* packed_b = static_cast<Packed*>(scratch(Scratch::gemm_b, group * panel_bytes));
 
   // Rows are split among threads in blocks of up to kBlockTiles tiles; if there are too few rows, columns are split
   // too.
@@ -402,22 +416,27 @@ void multiply(const A& a, const B& b, Epilogue epilogue, const Extents& e) {
   const int64_t column_blocks = row_blocks >= threads ? 1 : min(panels, ceil_div(threads, row_blocks));
   const int64_t tasks = row_blocks * column_blocks;
 
-  for (int64_t pass = 0; pass < passes; ++pass) {
-    const Depth depth = depth_of_pass<Format>(pass, e.k);
-    parallel_for(panels, kSerialFlops / (kPanel<T> * depth.terms) + 1, [&](int64_t first, int64_t last) {
-      for (int64_t p = first; p < last; ++p) b.pack(p * kPanel<T>, depth, packed_b + p * depth.elements * kPanel<T>);
+  const auto multiply_group = [&](const Depth& depth, const Panels& some) {
+    const int64_t panel_size = depth.elements * kPanel<T>;
+    parallel_for(some.count(), kSerialFlops / (kPanel<T> * depth.terms) + 1, [&](int64_t first, int64_t last) {
+      for (int64_t p = first; p < last; ++p) b.pack((some.first + p) * kPanel<T>, depth, packed_b + p * panel_size);
     });
-    epilogue.first = pass == 0;
-    epilogue.last = pass + 1 == passes;
-    const int64_t task_flops = 2 * e.m * e.n * depth.terms / tasks;
+    const int64_t task_flops = 2 * e.m * min(e.n, some.count() * kPanel<T>) * depth.terms / tasks;
     parallel_for(tasks, kSerialFlops / (task_flops + 1) + 1, [&](int64_t first, int64_t last) {
       for (int64_t task = first; task < last; ++task) {
         const int64_t row = task / column_blocks * block_tiles * kTileRows, part = task % column_blocks;
         const int64_t rows = min(block_tiles * kTileRows, e.m - row);
-        const int64_t panel_begin = panels * part / column_blocks, panel_end = panels * (part + 1) / column_blocks;
-        block<Format>(a, e, packed_b, row, rows, panel_begin, panel_end, depth, epilogue);
+        const int64_t begin = some.count() * part / column_blocks, end = some.count() * (part + 1) / column_blocks;
+        block<Format>(a, e, packed_b + begin * panel_size, row, rows, {some.first + begin, some.first + end}, depth,
+                      epilogue);
       }
     });
+  };
+  for (int64_t pass = 0; pass < passes; ++pass) {
+    epilogue.first = pass == 0;
+    epilogue.last = pass + 1 == passes;
+    for (int64_t first = 0; first < panels; first += group)
+      multiply_group(depth_of_pass<Format>(pass, e.k), {first, min(first + group, panels)});
   }
 }
 

@@ -5,10 +5,12 @@
 #include <cstring>
 #include <span>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "engine/files/huggingface_folder.h"
 #include "kernels/common/check.h"
+#include "kernels/cpu/parallel.h"
 #include "models/gpt/megatron_weights.h"
 
 namespace isobar {
@@ -29,15 +31,44 @@ constexpr std::array<LayerName, 5> kLayersOfBlock{{{"norm1", "ln_1", false},
                                                    {"mlp.fc1", "mlp.c_fc", true},
                                                    {"mlp.fc2", "mlp.c_proj", true}}};
 
+// Rows [first, end) of `to`, the transpose of `from` [rows, cols], of elements of kSize bytes. In squares, so that the
+// lines of both stay in the cache until they are used up.
+template <std::size_t kSize>
+void transpose_rows(const std::byte* from, std::byte* to, std::size_t rows, std::size_t cols, std::size_t first,
+                    std::size_t end) {
+  constexpr std::size_t kSquare = 32;
+  for (std::size_t c0 = first; c0 < end; c0 += kSquare)
+    for (std::size_t r0 = 0; r0 < rows; r0 += kSquare)
+      for (std::size_t c = c0; c < std::min(c0 + kSquare, end); ++c)
+        for (std::size_t r = r0; r < std::min(r0 + kSquare, rows); ++r)
+          std::memcpy(to + (c * rows + r) * kSize, from + (r * cols + c) * kSize, kSize);
+}
+
 OwnedTensor transposed(const OwnedTensor& from) {
   ISOBAR_CHECK(from.info.shape.size() == 2, from.info.name, " has ", from.info.shape.size(), " axes, not 2");
   const auto rows = static_cast<std::size_t>(from.info.shape[0]), cols = static_cast<std::size_t>(from.info.shape[1]);
   OwnedTensor to{from.info, std::vector<std::byte>(from.bytes.size())};
   std::swap(to.info.shape[0], to.info.shape[1]);
-  const std::size_t size = size_of(from.info.dtype);
-  for (std::size_t r = 0; r < rows; ++r)
-    for (std::size_t c = 0; c < cols; ++c)
-      std::memcpy(to.bytes.data() + (c * rows + r) * size, from.bytes.data() + (r * cols + c) * size, size);
+  const auto transpose = [&]<std::size_t kSize>(std::integral_constant<std::size_t, kSize>) {
+    const std::int64_t grain = kGrain / static_cast<std::int64_t>(rows + 1) + 1;
+    parallel_for(static_cast<std::int64_t>(cols), grain, [&](std::int64_t first, std::int64_t end) {
+      transpose_rows<kSize>(from.bytes.data(), to.bytes.data(), rows, cols, static_cast<std::size_t>(first),
+                            static_cast<std::size_t>(end));
+    });
+  };
+  switch (size_of(from.info.dtype)) {
+    case 2:
+      transpose(std::integral_constant<std::size_t, 2>());
+      break;
+    case 4:
+      transpose(std::integral_constant<std::size_t, 4>());
+      break;
+    case 8:
+      transpose(std::integral_constant<std::size_t, 8>());
+      break;
+    default:
+      throw_error(from.info.name, " has elements of ", size_of(from.info.dtype), " bytes");
+  }
   return to;
 }
 
@@ -102,21 +133,21 @@ void add_tensors(OwnedTensors& to, const SafetensorsReader& file) {
   }
 }
 
-// Of a block, to isobar's names.
-void add_from_block(OwnedTensors& to, const OwnedTensor& from, std::int64_t block, const std::string& place,
+// Of a block, to isobar's names. Takes the tensor, so that not all weights are held twice at once.
+void add_from_block(OwnedTensors& to, OwnedTensor from, std::int64_t block, const std::string& place,
                     bool is_huggingface) {
   const auto [layer, kind] = layer_and_kind(place);
   const std::string prefix = concat("blocks.", block, ".");
   const bool is_transposed = is_huggingface && kind == "weight";
   if (layer == "attn.c_attn") {
-    const OwnedTensor rows = is_transposed ? transposed(from) : from;
+    const OwnedTensor rows = is_transposed ? transposed(from) : std::move(from);
     for (std::size_t part = 0; part < kStacked.size(); ++part)
       add(to, third_of_rows(rows, part, prefix + "attn." + kStacked[part] + "." + kind));
     return;
   }
   const auto* known = std::ranges::find_if(kLayersOfBlock, [&](const LayerName& l) { return layer == l.foreign; });
   ISOBAR_CHECK(known != kLayersOfBlock.end(), "a GPT has no tensor ", from.info.name);
-  OwnedTensor own = is_transposed && known->is_matrix ? transposed(from) : from;
+  OwnedTensor own = is_transposed && known->is_matrix ? transposed(from) : std::move(from);
   own.info.name = prefix + known->own + "." + kind;
   add(to, std::move(own));
 }
@@ -188,7 +219,7 @@ OwnedTensors gpt_to_isobar(ForeignWeights foreign, std::int64_t heads) {
     const std::string name = without_prefix(there);
     const auto [block, place] = place_in_blocks(name, "h.");
     if (block >= 0) {
-      add_from_block(weights, tensor, block, place, names == GptNames::huggingface);
+      add_from_block(weights, std::move(tensor), block, place, names == GptNames::huggingface);
       continue;
     }
     const auto [layer, kind] = layer_and_kind(name);

@@ -10,6 +10,7 @@
 #include "kernels/common/check.h"
 #include "kernels/common/rng.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/gemm/packed.h"
 #include "models/key_value_cache.h"
 
 namespace isobar {
@@ -64,8 +65,11 @@ std::vector<double> row_of(const Tensor& logits, std::int64_t row, std::int64_t 
   return logits.slice(row * logits.size(1), {vocabulary}).to_vector();
 }
 
+static_assert(kTextsAtOnce <= cpu::kFewRows);
+
 // The number of texts that are computed at once. A product of this CPU gives a row the same bits in a matrix of any
-// number of rows. Where a library multiplies, the number of rows may decide how, so it is always the same.
+// number of rows up to kFewRows. Where a library multiplies, the number of rows may decide how, so it is always the
+// same.
 std::int64_t rows_of_step(const LanguageModel& model, std::int64_t prompts) {
   const bool is_on_tiles =
       model.parameters().activation_dtype() == DType::bf16 && cpu::are_on_tiles(cpu::bf16_products());
@@ -175,10 +179,11 @@ std::int32_t next_token(std::span<const double> logits, const SamplingOptions& o
                         std::int64_t position) {
   for (const double logit : logits)
     ISOBAR_CHECK(logit < std::numeric_limits<double>::infinity(), "a logit of token ", position, " is ", logit);
-  const double max = *std::ranges::max_element(logits);
+  const auto first = std::ranges::max_element(logits);  // of equal ones that of the smallest id
+  const double max = *first;
   ISOBAR_CHECK(std::isfinite(max), "no logit of token ", position, " is finite");
+  if (options.greedy) return static_cast<std::int32_t>(first - logits.begin());
   MostLikelyFirst tokens(logits);
-  if (options.greedy) return tokens.next();
   const auto weight = [&](double logit) { return std::exp((logit - max) / options.temperature); };
 
   // The tokens that may be drawn, as far as they are needed: all of them weigh `all`.

@@ -20,6 +20,9 @@ namespace {
 
 constexpr const char* kText = "isobar.text";
 
+// Rows of logits that a CPU makes at a time, at most. More make no product quicker; a GPU is faster with more.
+constexpr std::int64_t kLossRowsOfCpu = 256;
+
 // Columns of a matrix, in ranges that are moved by `shift`, side by side.
 Tensor columns_of(const Tensor& x, const std::vector<Part>& ranges, std::int64_t shift) {
   const std::int64_t rows = x.size(0), width = x.size(1);
@@ -94,7 +97,9 @@ std::int64_t LanguageModel::rows_at_a_time(const Batch& batch) const {
   if (info_.loss_rows) return std::min(*info_.loss_rows, rows);
   const std::int64_t of_two_blocks = 2 * network_->token_head().kept_by_block * rows;
   const std::int64_t fitting = of_two_blocks / network_->logit_columns().own.size();
-  return fitting >= rows ? 0 : std::max<std::int64_t>(fitting, 1);
+  if (fitting >= rows) return 0;
+  const bool is_cpu = behaviour_of(device()) == DeviceKind::cpu;
+  return std::max<std::int64_t>(is_cpu ? std::min(fitting, kLossRowsOfCpu) : fitting, 1);
 }
 
 Tensor LanguageModel::loss(const Batch& batch, const Pass& pass) const {

@@ -79,7 +79,7 @@ KeyTable TextOptions::keys() {
        key("vocab_size", vocab_size, "number of tokens; null: as many as the tokenizer has").within(1, kMaxVocabulary),
        key("loss_rows", loss_rows,
            "tokens whose logits a training pass makes at a time; 0: all at once, and keeps them; null: as many as take "
-           "the memory of two blocks")
+           "the memory of two blocks, and on a CPU at most 256")
            .within(0, kMaxTextSamples)
            .free_on_resume()},
       [this](const KeyOrigins& origins) {

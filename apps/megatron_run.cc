@@ -292,9 +292,17 @@ void set_data(Entries& entries, const MegatronArguments& a) {
       words.push_back(is_number(word) ? nlohmann::json(std::stod(word)) : nlohmann::json(word));
     entries.set(key, flag, words);
   }
-  ISOBAR_CHECK(is_named, "--data-path is missing: a token file of isobar data preprocess, without its ending");
+  const bool is_mock = a.is_on("mock-data");
+  ISOBAR_CHECK(is_named || is_mock,
+               "--data-path is missing: a token file of isobar data preprocess, without its ending; or --mock-data");
+  ISOBAR_CHECK(!is_named || !is_mock, "--mock-data takes the place of --data-path: give one of them");
+  if (is_mock) entries.set("mock_data", "mock-data", true);
   const std::string kind = tokenizer_kind(a.text("tokenizer-type").value_or("GPT2BPETokenizer"));
   entries.set("tokenizer", "tokenizer-type", kind);
+  if (kind == "numbers") {
+    ISOBAR_CHECK(a.has("vocab-size"), "--tokenizer-type ", *a.text("tokenizer-type"), " needs --vocab-size");
+    entries.set("vocab_size", "vocab-size", *a.integer("vocab-size") + 1);  // and the end of a document
+  }
   entries.set("split_rule", "log-format", a.text("log-format").value_or("legacy") == "core" ? "core" : "legacy");
   if (a.is_on("eod-mask-loss")) entries.set("eod_mask_loss", "eod-mask-loss", true);
   if (a.is_on("reset-position-ids")) entries.set("reset_position_ids", "reset-position-ids", true);

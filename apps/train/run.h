@@ -123,6 +123,10 @@ class TrainingRun {
   std::int64_t samples_per_epoch() const { return loaders_.iterations_per_epoch() * setup_.global_batch_size; }
   bool due(std::int64_t every) const;
   bool at_end() const { return trainer_.iteration() >= setup_.num_iters; }
+  // Whether there is a validation set with samples. Without one there are no best weights, and the summary has no
+  // validation loss.
+  bool validates() const { return loaders_.valid().samples() > 0; }
+  void end_unvalidated();
   void mark_profiler_window() const;
   double wall_seconds() const;
 

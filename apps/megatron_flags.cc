@@ -81,9 +81,10 @@ constexpr std::array kFlags{
     turns_off("disable-bias-linear", "add_bias_linear", "bias false; isobar leaves out the biases of norms too"),
     mapped("position-embedding-type", Takes::text, "learned_absolute; others are refused", "learned_absolute"),
     mapped("normalization", Takes::text, "LayerNorm; others are refused", "LayerNorm"),
-    mapped("vocab-size", Takes::integer,
-           "vocab_size: at least the tokens of the tokenizer; of numbers it counts those, and the end of a document comes "
-           "behind them"),
+    mapped(
+        "vocab-size", Takes::integer,
+        "vocab_size: at least the tokens of the tokenizer; of numbers it counts those, and the end of a document comes "
+        "behind them"),
     // Regularisation
     key("attention-dropout", Takes::number, "attention_dropout", "0.1"),
     key("hidden-dropout", Takes::number, "hidden_dropout", "0.1", "and embedding_dropout"),
@@ -220,7 +221,7 @@ constexpr std::array kFlags{
     key("vocab-file", Takes::text, "vocab_file"),
     key("merge-file", Takes::text, "merge_file"),
     key("tokenizer-model", Takes::text, "tokenizer_model", kNone, "the table of the tokenizer characters"),
-    mapped("tokenizer-type", Takes::text, 
+    mapped("tokenizer-type", Takes::text,
            "tokenizer: GPT2BPETokenizer is gpt2_bpe, NullTokenizer is numbers; also characters, bytes"),
     turns_on("eod-mask-loss", "eod_mask_loss"),
     turns_on("reset-position-ids", "reset_position_ids"),

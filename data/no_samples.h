@@ -1,4 +1,4 @@
-// A set without samples, in the place of one that a run does without: its batches would have the tensors of another set.
+// A set without samples, in the place of one that a run does without.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace isobar {
 
 class NoSamples : public Dataset {
  public:
-  // layout: of the samples that it might have.
+  // layout: of the samples of the sets beside it.
   NoSamples(std::string name, std::vector<TensorSpec> layout) : name_(std::move(name)), layout_(std::move(layout)) {}
 
   std::string name() const override { return name_; }

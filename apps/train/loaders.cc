@@ -186,7 +186,8 @@ Cursor Loaders::moved(Cursor cursor, std::int64_t samples) const {
   const bool was_cut = done == before && batch_.incomplete_batch == IncompleteBatch::keep &&
                        samples % batch_.global_batch_size != 0;  // its last batch had fewer samples
   ISOBAR_CHECK(!has_wrapped && !was_cut && done <= now, "the training set had ", samples, " samples, and now has ",
-               train_samples(), "; this run has ", done > now && !has_wrapped ? "used more of them" : "used all of them");
+               train_samples(), "; this run has ",
+               done > now && !has_wrapped ? "used more of them" : "used all of them");
   return {done / now, done % now};
 }
 

@@ -135,7 +135,9 @@ class Loaders {
   void use(const Dataset& view);
   std::int64_t parts_per_epoch() const { return train_loader_.batches_per_epoch(); }
   // Of an epoch of so many samples.
-  std::int64_t parts_of(std::int64_t samples) const { return batch_.iterations_per_epoch(samples) * batch_.grad_accumulation; }
+  std::int64_t parts_of(std::int64_t samples) const {
+    return batch_.iterations_per_epoch(samples) * batch_.grad_accumulation;
+  }
 
  private:
   // The upload that read_ahead() has started.

@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "engine/files/checksum.h"
+#include "engine/files/json.h"
 #include "kernels/common/check.h"
 
 namespace isobar {

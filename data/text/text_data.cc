@@ -135,16 +135,16 @@ class Opener {
 
   // samples: a number, or kAllSamples. of_train: its order is noted.
   std::unique_ptr<Dataset> samples_of(const DocumentRange& range, std::int64_t samples, bool of_train) {
-    auto made = std::make_unique<TokenSamples>(range.documents,
-                                          TokenSamplesOptions{.first = range.first,
-                                                              .last = range.last,
-                                                              .seq_length = options_.seq_length,
-                                                              .samples = std::max<std::int64_t>(samples, 0),
-                                                              .seed = options_.seed,
-                                                              .reset_position_ids = options_.reset_position_ids,
-                                                              .reset_attention_mask = options_.reset_attention_mask,
-                                                              .eod_mask_loss = options_.eod_mask_loss,
-                                                              .eod = options_.eod});
+    auto made = std::make_unique<TokenSamples>(
+        range.documents, TokenSamplesOptions{.first = range.first,
+                                             .last = range.last,
+                                             .seq_length = options_.seq_length,
+                                             .samples = std::max<std::int64_t>(samples, 0),
+                                             .seed = options_.seed,
+                                             .reset_position_ids = options_.reset_position_ids,
+                                             .reset_attention_mask = options_.reset_attention_mask,
+                                             .eod_mask_loss = options_.eod_mask_loss,
+                                             .eod = options_.eod});
     if (of_train) {
       const SampleIndex& index = made->index();
       data_.order += (data_.order.empty() ? "" : ", ") + name_of_order(index);

@@ -44,8 +44,8 @@ struct TextData {
   // Of all that decides which tokens the training samples have, but for their order: options, lengths of the documents,
   // and some of the tokens of each file (all of them would take as long as an epoch).
   std::uint64_t trained_on = 0;
-  // Their order, of each file: "1 epoch", "2 epochs and one apart" (data/text/sample_index.h). Two runs on the same text
-  // whose orders are called alike have the same first samples, as many as the shorter one takes.
+  // Their order, of each file: "1 epoch", "2 epochs and one apart" (data/text/sample_index.h). Two runs on the same
+  // text whose orders are called alike have the same first samples, as many as the shorter one takes.
   std::string order;
   // The largest number of training samples that have this order.
   std::int64_t most_samples = 0;

@@ -35,8 +35,9 @@ std::string tokenizer_kind(const std::string& name) {
   if (name == "gpt2_bpe" || name == "GPT2BPETokenizer") return "gpt2_bpe";
   if (name == "numbers" || name == "NullTokenizer") return "numbers";
   if (name == "characters" || name == "bytes") return name;
-  throw_error("tokenizer type ", in_quotes(name),
-              " does not exist here; expected gpt2_bpe (or GPT2BPETokenizer), characters, bytes or numbers (or NullTokenizer)");
+  throw_error(
+      "tokenizer type ", in_quotes(name),
+      " does not exist here; expected gpt2_bpe (or GPT2BPETokenizer), characters, bytes or numbers (or NullTokenizer)");
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options) {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "data/no_samples.h"
+#include "data/text/byte_tokenizer.h"
 #include "data/text/character_tokenizer.h"
 #include "data/text/text_data.h"
 #include "data/text/token_file.h"
@@ -119,6 +120,13 @@ std::string LanguageRecipe::fill(const Tokenizer& tokenizer, KeyOrigins& origins
   return filler.summary();
 }
 
+void LanguageRecipe::fill_without_data(KeyOrigins& origins) {
+  KeyFiller filler(origins);
+  if (text.tokenizer == TokenizerKind::bytes) filler.fill("vocab_size", text.vocab_size, ByteTokenizer().size());
+  if (!text.vocab_size) return;
+  network_->fill(language_ports({.vocabulary = *text.vocab_size, .seq_length = text.seq_length}), filler);
+}
+
 // Of a run on token files: as many training samples as the run takes, unless the config says how many there are.
 std::array<std::int64_t, 3> LanguageRecipe::samples_of_sets(KeyOrigins& origins, const OpenRequest& request) {
   ISOBAR_CHECK(
@@ -143,7 +151,7 @@ std::unique_ptr<OpenedRecipe> LanguageRecipe::open(KeyOrigins& origins, const Op
   if (const std::string filled = fill(*tokenizer, origins); !filled.empty())
     sentences.push_back("from the data: " + filled);
   LanguageSets sets = text.reads_documents() ? open_token_files(text, *tokenizer, samples_of_sets(origins, request))
-                                               : open_texts(text, whole, *tokenizer);
+                                             : open_texts(text, whole, *tokenizer);
   if (sets.of(DataSplit::valid) == nullptr)  // eval_iters 0
     sets.sets[1] = std::make_unique<NoSamples>("no validation set", sets.of(DataSplit::train)->layout());
   const TextInfo info = trained_info(*tokenizer, text, sets);

@@ -349,6 +349,7 @@ constexpr std::array kFlags{
     own("ranks", Takes::integer, "ranks, as threads of this process; a launcher starts processes instead"),
     own("threads", Takes::integer, "threads of a rank on the CPU; 0: all cores"),
     own("device", Takes::text, "auto, cpu or cuda"),
+    own("backend", Takes::text, "how ranks exchange data: auto (NCCL on GPUs, else MPI or threads), thread, mpi, nccl"),
     own("overwrite", Takes::nothing, "replaces the run that --save holds"),
     own("log-format", Takes::text, "legacy (default): the lines of 2022; core: those of core_v0.12"),
     own("comm-report", Takes::nothing, "at the end: what ranks told each other, predicted beside counted"),

@@ -425,6 +425,7 @@ TrainFlags megatron_launch(const MegatronArguments& a) {
     if (ISOBAR_HAS_EMULATOR) devices.emplace_back("emulator");
     o.config.device = one_of(a, "device", devices);
   }
+  if (a.has("backend")) o.backend = one_of(a, "backend", {"auto", "thread", "mpi", "nccl"});
   o.comm_report = a.is_on("comm-report");
   o.config.assignments = a.words("set");
   o.tensor_parallel = ranks_from(a, "tensor-model-parallel-size");

@@ -34,6 +34,13 @@ std::string memory_line(const char* when) {
   return concat("Memory ", when, ":\n", report);
 }
 
+// Between steps: weights, gradients, moments, and what else is there.
+std::size_t bytes_held(const StepPrediction& step) {
+  std::size_t bytes = 0;
+  for (const MemoryUse& use : step.memory) bytes += use.bytes;
+  return bytes;
+}
+
 Tally tally_from(const ordered_json& state) {
   return {.iterations = whole_number_in(state, "iterations", 0),
           .seconds = number_in(state, "seconds", 0),
@@ -86,6 +93,8 @@ TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& para
              " validation samples"));
   for (const TrainingStage& stage : setup_.stages)
     if (setup_.stages.size() > 1) log(concat("from iteration ", stage.from_iteration + 1, " on: ", stage.sentence));
+  log(concat("memory of a step, predicted", parallel_.world.size() > 1 ? " for rank 0: " : ": ",
+             memory_text(setup_.step)));
   log(memory_line("before the first iteration"), /*show=*/false);
 }
 
@@ -140,6 +149,7 @@ void TrainingRun::begin_megatron() {
       run.parameters.push_back({static_cast<std::int64_t>(of_ranks[at]), static_cast<std::int64_t>(of_ranks[at + 1]),
                                 static_cast<std::int64_t>(of_ranks[at + 2])});
   record_->megatron->begin(run);
+  record_->megatron->predicts(setup_.step.peak_bytes, bytes_held(setup_.step));
 }
 
 void TrainingRun::log(const std::string& line, bool show) const {

@@ -18,6 +18,7 @@
 #include "apps/train/algorithms.h"
 #include "apps/train/batch_ramp.h"
 #include "apps/train/clock.h"
+#include "apps/train/dry_run.h"
 #include "apps/train/loaders.h"
 #include "apps/train/log_lines.h"
 #include "apps/train/megatron_journal.h"
@@ -43,6 +44,7 @@ struct RunSetup {
   std::string rank_map;                          // for the log of several ranks
   std::vector<std::string> notes;                // on the samples, for the log
   nlohmann::ordered_json config;                 // as config.json has it; kept with the weights
+  StepPrediction step = {};                      // of the first rank, in the first stage
   bool autotune = false;                         // a GPU chooses the algorithms of its products by time
   bool comm_report = false;                      // at the end: what ranks told each other, predicted beside counted
   std::vector<TrainingStage> stages = {};        // of the training samples, at least one

@@ -96,14 +96,14 @@ KeyTable TextOptions::keys() {
         ISOBAR_CHECK(is_gpt2 || (vocab_file.empty() && merge_file.empty()),
                      origins.where(vocab_file.empty() ? "merge_file" : "vocab_file"), " means nothing to tokenizer ",
                      name_of_enum(tokenizer));
-        ISOBAR_CHECK(tokenizer != TokenizerKind::numbers || vocab_size.value_or(0) >= 2, origins.where("tokenizer"),
-                     " numbers needs vocab_size: how many numbers there are, and one more, which ends a document");
         check_sources(origins);
         check_filled("vocab_size", vocab_size.has_value(), origins);
       }};
 }
 
 void TextOptions::check_sources(const KeyOrigins& origins) const {
+  ISOBAR_CHECK(tokenizer != TokenizerKind::numbers || vocab_size.value_or(0) >= 2, origins.where("tokenizer"),
+               " numbers needs vocab_size: how many numbers there are, and one more, which ends a document");
   ISOBAR_CHECK(data_path.empty() || !has_paths_of_sets(), origins.where("data_path"),
                " and the paths of each set exclude each other");
   ISOBAR_CHECK(!mock_data || (data_path.empty() && !has_paths_of_sets()), origins.where("mock_data"),

@@ -46,7 +46,7 @@ struct TextOptions {
 
   KeyTable keys();
 
-  // Error if they name their data in two ways, or in none that is whole.
+  // Error if they name their data in two ways, or in none that is whole, and for a tokenizer that lacks what it needs.
   void check_sources(const KeyOrigins& origins) const;
 
   bool has_paths_of_sets() const {

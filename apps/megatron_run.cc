@@ -461,6 +461,9 @@ void add_megatron_config(TrainFlags& o, const MegatronArguments& a) {
   set_run(entries, a);
   o.own_config = NamedConfig{.name = kConfigName, .entries = entries.all()};
   o.megatron = voice_of(o, a);
+  if (!o.init.empty())
+    o.megatron->accepted.push_back(
+        concat("--load ", *a.text("load"), ": its weights are taken; Adam's moments begin at 0"));
   o.trace = trace_of(o, a, length.iterations);
 }
 

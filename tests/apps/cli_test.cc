@@ -409,7 +409,8 @@ TEST_CASE("mesh --config tells what each rank holds") {
 
 TEST_CASE("mesh --config fills what the data of a language model would not be asked for") {
   const auto held = [](const std::string& more) {
-    return in_shell("mesh --tp 2 --config gpt2 --device cpu --set depth=1 --set embed_dim=32 --set num_heads=4 " + more);
+    return in_shell("mesh --tp 2 --config gpt2 --device cpu --set depth=1 --set embed_dim=32 --set num_heads=4 " +
+                    more);
   };
   const std::string given = held("--set seq_length=48 --set positions=48").out;
   CHECK_THAT(given, ContainsSubstring("parameters"));

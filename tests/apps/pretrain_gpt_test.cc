@@ -252,6 +252,32 @@ TEST_CASE("pretrain-gpt: a run that is made longer is the longer one, where the 
   CHECK(here.pretrain("grown", load + "--train-iters 16").status == 0);  // it is longer already
 }
 
+TEST_CASE("pretrain-gpt: a token that the vocabulary does not have is told by its file and its place") {
+  const SmallCourse here;
+  constexpr std::int64_t kSequence = 2, kPlace = 3;
+  std::int64_t token = kPlace;
+  {
+    std::ifstream index(here.path("small_text_document.idx"), std::ios::binary);
+    index.seekg(34);  // behind the header
+    std::int32_t length = 0;
+    for (int sequence = 0; sequence < kSequence; ++sequence) {
+      index.read(reinterpret_cast<char*>(&length), sizeof length);
+      token += length;
+    }
+  }
+  for (const std::uint16_t wrong : {std::uint16_t{258}, std::uint16_t{65535}}) {
+    std::fstream tokens(here.path("small_text_document.bin"), std::ios::binary | std::ios::in | std::ios::out);
+    tokens.seekp(2 * token);
+    tokens.write(reinterpret_cast<const char*>(&wrong), sizeof wrong);
+    tokens.close();
+    const Outcome run = here.pretrain("run", "--ranks 2");
+    CHECK(run.status == 1);
+    CHECK(run.err == concat("isobar: ", here.path("small_text_document").string(), ".bin: token ", wrong,
+                            " is outside the vocabulary of 258 (sequence 2, place 3)\n"));
+    CHECK(!std::filesystem::exists(here.path("run")));
+  }
+}
+
 TEST_CASE("pretrain-gpt: without validation there is none, and the last weights are those of the run") {
   const SmallCourse here;
   for (const std::string format : {"legacy", "core"}) {
@@ -269,7 +295,8 @@ TEST_CASE("pretrain-gpt: without validation there is none, and the last weights 
     CHECK(summary.at("iterations") == 12);
     CHECK(!std::filesystem::exists(here.path("run/best")));
   }
-  const Outcome text = here.command("generate --weights " + here.path("run").string() + " --prompt alpha --max-tokens 3");
+  const Outcome text =
+      here.command("generate --weights " + here.path("run").string() + " --prompt alpha --max-tokens 3");
   CHECK(text.status == 0);
   CHECK_THAT(text.out, ContainsSubstring("iter_0000012"));
   // The same updates as with validations; and a validation that is owed can be left out.
@@ -293,10 +320,12 @@ TEST_CASE("pretrain-gpt: made-up data take no file, and can be learnt") {
   const std::vector<double> losses = losses_in(here.path("run"));
   CHECK(losses.front() == Approx(std::log(4096.0)).margin(0.3));
   CHECK(losses.back() < losses.front() - 0.2);
-  here.done(pretrain("two", "--train-iters 12 --eval-iters 1 --ranks 2 --global-batch-size 8 --micro-batch-size 4 "
-                            "--exit-interval 4"));
+  here.done(pretrain("two",
+                     "--train-iters 12 --eval-iters 1 --ranks 2 --global-batch-size 8 --micro-batch-size 4 "
+                     "--exit-interval 4"));
   here.done(here.command("generate --weights " + here.path("run").string() + " --prompt \"5 6 7\" --max-tokens 2"));
-  CHECK_THAT(pretrain("both", "--train-iters 2 --data-path x").err, ContainsSubstring("--mock-data takes the place of"));
+  CHECK_THAT(pretrain("both", "--train-iters 2 --data-path x").err,
+             ContainsSubstring("--mock-data takes the place of"));
   CHECK_THAT(pretrain("small", "--train-iters 2 --vocab-size 4000").err,
              ContainsSubstring("mock data has tokens up to 4094, but the vocabulary has only 4001"));
   CHECK_THAT(pretrain("none", "--train-iters 2 --tokenizer-type bytes").err,
@@ -305,8 +334,8 @@ TEST_CASE("pretrain-gpt: made-up data take no file, and can be learnt") {
 
 TEST_CASE("pretrain-gpt: the trace of a run is one that viewers open, its events one within another") {
   const SmallCourse here;
-  const Outcome run = here.pretrain("run", "--ranks 2 --profile-execution True --profile-name P --tensorboard-dir " +
-                                               here.path("tb").string());
+  const Outcome run = here.pretrain(
+      "run", "--ranks 2 --profile-execution True --profile-name P --tensorboard-dir " + here.path("tb").string());
   here.done(run);
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(here.path("tb/P"))) files.push_back(entry.path());
@@ -335,8 +364,9 @@ TEST_CASE("pretrain-gpt: the trace of a run is one that viewers open, its events
 
 TEST_CASE("pretrain-gpt: the memory of a step, predicted before it and counted after it") {
   const SmallCourse here;
-  const Outcome run = here.pretrain("run", "--log-format core --eval-iters 0 --train-iters 1 --lr-warmup-fraction 0 "
-                                           "--log-interval 1");
+  const Outcome run = here.pretrain("run",
+                                    "--log-format core --eval-iters 0 --train-iters 1 --lr-warmup-fraction 0 "
+                                    "--log-interval 1");
   here.done(run);
   std::smatch told, counted;
   REQUIRE(std::regex_search(run.out, told,

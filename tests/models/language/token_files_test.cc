@@ -221,9 +221,10 @@ TEST_CASE("token files: a run goes on with the files, the split and the order th
     CHECK_NOTHROW(files.opened({assigned("data_path", a), same})->check_resume(weights));
   const auto longer = files.opened({assigned("data_path", a), "train_samples=24"});
   CHECK_NOTHROW(longer->check_start(weights));
-  CHECK(testing::error_of([&] { longer->check_resume(weights); }) ==
-        a + ": 24 training samples would come in another order than those that w.safetensors was trained on: in that of "
-            "1 epoch and one apart, not of 1 epoch; that order has at most 23 samples");
+  CHECK(
+      testing::error_of([&] { longer->check_resume(weights); }) ==
+      a + ": 24 training samples would come in another order than those that w.safetensors was trained on: in that of "
+          "1 epoch and one apart, not of 1 epoch; that order has at most 23 samples");
   for (const std::string other : {"split=\"7,2,1\"", "data_seed=1", "seq_length=3", "eod_mask_loss=true"}) {
     INFO(other);
     const auto changed = files.opened({assigned("data_path", a), other});
@@ -277,8 +278,9 @@ TEST_CASE("token files: a run that has another number of samples goes on with th
   CHECK(loaders.moved({1, 0}, 13) == Cursor{0, 6});  // 3 batches; the 13th sample was left out
   CHECK(loaders.moved({0, 6}, 13) == Cursor{0, 6});
   CHECK(loaders.moved({0, 10}, 23) == Cursor{1, 0});
-  CHECK_THROWS_WITH(loaders.moved({1, 1}, 13), "the training set had 13 samples, and now has 20; this run has used all "
-                                               "of them");
+  CHECK_THROWS_WITH(loaders.moved({1, 1}, 13),
+                    "the training set had 13 samples, and now has 20; this run has used all "
+                    "of them");
   CHECK_THROWS_WITH(loaders.moved({2, 0}, 13), ContainsSubstring("used all of them"));
   CHECK_THROWS_WITH(loaders.moved({0, 11}, 24), ContainsSubstring("used more of them"));
   const Loaders keeping = loaders_of(*now, {.global_batch_size = 4, .incomplete_batch = IncompleteBatch::keep});

@@ -313,10 +313,10 @@ TEST_CASE("pretrain-gpt: made-up data take no file, and can be learnt") {
   const auto pretrain = [&](const std::string& run, const std::string& more) {
     return here.command("pretrain-gpt " + mock_flags("--save " + here.path(run).string() + " " + more));
   };
-  const Outcome run = pretrain("run", "--train-iters 12 --eval-iters 1");
+  const Outcome run = pretrain("run", "--train-iters 60 --eval-iters 1");
   here.done(run);
   CHECK_THAT(run.out, ContainsSubstring(" > padded vocab (size: 4096) with 0 dummy tokens (new size: 4096)\n"));
-  CHECK_THAT(run.out, ContainsSubstring("    train:      48\n    validation: 4\n    test:       4\n"));
+  CHECK_THAT(run.out, ContainsSubstring("    train:      240\n    validation: 4\n    test:       4\n"));
   const std::vector<double> losses = losses_in(here.path("run"));
   CHECK(losses.front() == Approx(std::log(4096.0)).margin(0.3));
   CHECK(losses.back() < losses.front() - 0.2);

@@ -193,15 +193,14 @@ TrainingRun::End TrainingRun::train() {
   stop_ = is_true_on_any(parallel_.world, stop_requested());
   if (validation_pending_) {
     make_up_for_validation();
-  } else if (saved_iteration_ < 0 && setup_.options.validate_at_start && validates()) {
+  } else if (saved_iteration_ < 0 && setup_.options.validate_at_start) {
     validate();
   }
   if (record_ && record_->megatron) record_->megatron->training_begins();
   while (!at_end() && !stop_ && !pauses()) {
     step();
     if (due(0) && record_) record_->journal.epoch_end(trainer_.iteration(), epoch(), epoch_, trainer_.lr_after());
-    if (validates() && due(setup_.options.validate_every)) validate();
-    if (!validates() && at_end()) end_unvalidated();
+    if (due(setup_.options.validate_every)) validate();
     if (due(setup_.options.checkpoint_every)) save();
   }
   if (saved_iteration_ != trainer_.iteration()) save();
@@ -440,6 +439,7 @@ bool TrainingRun::run_validation() {
 }
 
 void TrainingRun::validate() {
+  if (!validates()) return end_unvalidated();
   if (record_) record_->progress.pause();
   trainer_.check_finite();
   const Clock::time_point start = Clock::now();
@@ -458,7 +458,7 @@ void TrainingRun::validate() {
 
 // What the last validation tells besides its figures.
 void TrainingRun::end_unvalidated() {
-  if (record_ && record_->megatron) record_->megatron->training_ends();
+  if (at_end() && record_ && record_->megatron) record_->megatron->training_ends();
 }
 
 void TrainingRun::show_validation(double seconds) {

@@ -233,8 +233,8 @@ void register_import(CLI::App& data) {
   });
 }
 
-constexpr const char* kTokenizerFlags[] = {"--tokenizer-type", "--vocab-file,--vocab", "--merge-file",
-                                           "--tokenizer-model", "--eod-token"};
+constexpr const char* kTokenizerFlags[] = {"--tokenizer-type",  "--vocab-file,--vocab", "--merge-file",
+                                           "--tokenizer-model", "--eod-token",          "--vocab-size"};
 
 }  // namespace
 
@@ -242,11 +242,14 @@ void add_tokenizer_flags(CLI::App& command, TokenizerOptions& options) {
   const auto add = [&](int flag, std::string& value, const char* help) {
     return command.add_option(kTokenizerFlags[flag], value, help);
   };
-  add(0, options.type, "gpt2_bpe (Megatron: GPT2BPETokenizer), characters or bytes")->capture_default_str();
+  add(0, options.type, "gpt2_bpe (Megatron: GPT2BPETokenizer), characters, bytes or numbers (NullTokenizer)")
+      ->capture_default_str();
   add(1, options.vocab_file, "of gpt2_bpe: vocab.json");
   add(2, options.merge_file, "of gpt2_bpe: merges.txt");
   add(3, options.model, "of characters: the table that data preprocess made");
   add(4, options.eod, "of gpt2_bpe: the token that ends a document")->capture_default_str();
+  command.add_option(kTokenizerFlags[5], options.numbers,
+                     "of numbers: how many there are; the one behind them ends a document");
 }
 
 bool has_tokenizer_flags(const CLI::App& command) {

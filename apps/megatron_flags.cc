@@ -81,7 +81,10 @@ constexpr std::array kFlags{
     turns_off("disable-bias-linear", "add_bias_linear", "bias false; isobar leaves out the biases of norms too"),
     mapped("position-embedding-type", Takes::text, "learned_absolute; others are refused", "learned_absolute"),
     mapped("normalization", Takes::text, "LayerNorm; others are refused", "LayerNorm"),
-    mapped("vocab-size", Takes::integer, "vocab_size: at least the tokens of the tokenizer"),
+    mapped(
+        "vocab-size", Takes::integer,
+        "vocab_size: at least the tokens of the tokenizer; of numbers it counts those, and the end of a document comes "
+        "behind them"),
     // Regularisation
     key("attention-dropout", Takes::number, "attention_dropout", "0.1"),
     key("hidden-dropout", Takes::number, "hidden_dropout", "0.1", "and embedding_dropout"),
@@ -218,7 +221,8 @@ constexpr std::array kFlags{
     key("vocab-file", Takes::text, "vocab_file"),
     key("merge-file", Takes::text, "merge_file"),
     key("tokenizer-model", Takes::text, "tokenizer_model", kNone, "the table of the tokenizer characters"),
-    mapped("tokenizer-type", Takes::text, "tokenizer: GPT2BPETokenizer is gpt2_bpe; also characters, bytes"),
+    mapped("tokenizer-type", Takes::text,
+           "tokenizer: GPT2BPETokenizer is gpt2_bpe, NullTokenizer is numbers; also characters, bytes"),
     turns_on("eod-mask-loss", "eod_mask_loss"),
     turns_on("reset-position-ids", "reset_position_ids"),
     turns_on("reset-attention-mask", "reset_attention_mask"),
@@ -231,11 +235,10 @@ constexpr std::array kFlags{
     accepted("no-create-attention-mask-in-dataloader", Takes::nothing, "no mask is made: kernels know the triangle",
              "True", "create_attention_mask_in_dataloader"),
     accepted("vocab-extra-ids", Takes::integer, "they are of T5", "0"),
-    refused("mock-data", "made-up data are not built as a run; isobar data preprocess makes token files of any text",
-            "False"),
+    turns_on("mock-data", "mock_data: made-up documents of up to 4,094 tokens, instead of --data-path"),
     refused("data-args-path", "name the files by --data-path"),
     // Validation
-    key("eval-iters", Takes::integer, "eval_iters", "100", "always the same samples"),
+    key("eval-iters", Takes::integer, "eval_iters", "100", "always the same samples; 0: no validation, no test"),
     key("eval-interval", Takes::integer, "validate_every", "1000"),
     refused("skip-train", "isobar evaluate judges weights without training", "False"),
     refused("test-mode", "it is of Megatron-LM's own tests", "False"),
@@ -346,6 +349,7 @@ constexpr std::array kFlags{
     own("ranks", Takes::integer, "ranks, as threads of this process; a launcher starts processes instead"),
     own("threads", Takes::integer, "threads of a rank on the CPU; 0: all cores"),
     own("device", Takes::text, "auto, cpu or cuda"),
+    own("backend", Takes::text, "how ranks exchange data: auto (NCCL on GPUs, else MPI or threads), thread, mpi, nccl"),
     own("overwrite", Takes::nothing, "replaces the run that --save holds"),
     own("log-format", Takes::text, "legacy (default): the lines of 2022; core: those of core_v0.12"),
     own("comm-report", Takes::nothing, "at the end: what ranks told each other, predicted beside counted"),

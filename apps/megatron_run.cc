@@ -292,9 +292,17 @@ void set_data(Entries& entries, const MegatronArguments& a) {
       words.push_back(is_number(word) ? nlohmann::json(std::stod(word)) : nlohmann::json(word));
     entries.set(key, flag, words);
   }
-  ISOBAR_CHECK(is_named, "--data-path is missing: a token file of isobar data preprocess, without its ending");
+  const bool is_mock = a.is_on("mock-data");
+  ISOBAR_CHECK(is_named || is_mock,
+               "--data-path is missing: a token file of isobar data preprocess, without its ending; or --mock-data");
+  ISOBAR_CHECK(!is_named || !is_mock, "--mock-data takes the place of --data-path: give one of them");
+  if (is_mock) entries.set("mock_data", "mock-data", true);
   const std::string kind = tokenizer_kind(a.text("tokenizer-type").value_or("GPT2BPETokenizer"));
   entries.set("tokenizer", "tokenizer-type", kind);
+  if (kind == "numbers") {
+    ISOBAR_CHECK(a.has("vocab-size"), "--tokenizer-type ", *a.text("tokenizer-type"), " needs --vocab-size");
+    entries.set("vocab_size", "vocab-size", *a.integer("vocab-size") + 1);  // and the end of a document
+  }
   entries.set("split_rule", "log-format", a.text("log-format").value_or("legacy") == "core" ? "core" : "legacy");
   if (a.is_on("eod-mask-loss")) entries.set("eod_mask_loss", "eod-mask-loss", true);
   if (a.is_on("reset-position-ids")) entries.set("reset_position_ids", "reset-position-ids", true);
@@ -417,6 +425,7 @@ TrainFlags megatron_launch(const MegatronArguments& a) {
     if (ISOBAR_HAS_EMULATOR) devices.emplace_back("emulator");
     o.config.device = one_of(a, "device", devices);
   }
+  if (a.has("backend")) o.backend = one_of(a, "backend", {"auto", "thread", "mpi", "nccl"});
   o.comm_report = a.is_on("comm-report");
   o.config.assignments = a.words("set");
   o.tensor_parallel = ranks_from(a, "tensor-model-parallel-size");
@@ -452,6 +461,9 @@ void add_megatron_config(TrainFlags& o, const MegatronArguments& a) {
   set_run(entries, a);
   o.own_config = NamedConfig{.name = kConfigName, .entries = entries.all()};
   o.megatron = voice_of(o, a);
+  if (!o.init.empty())
+    o.megatron->accepted.push_back(
+        concat("--load ", *a.text("load"), ": its weights are taken; Adam's moments begin at 0"));
   o.trace = trace_of(o, a, length.iterations);
 }
 

@@ -47,6 +47,7 @@ struct ShapedConfig {
     for (const std::string& assignment : options.assignments) set_from_assignment(named.entries, assignment);
     RunConfig config = read_config(named.entries);
     print_left_out(config);
+    config.recipe->fill_without_data(config.origins);
     config.check();
     return config;
   }

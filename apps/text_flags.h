@@ -8,7 +8,7 @@
 
 namespace isobar {
 
-// Adds --tokenizer-type, --vocab-file, --merge-file, --tokenizer-model and --eod-token.
+// Adds --tokenizer-type, --vocab-file, --merge-file, --tokenizer-model, --eod-token and --vocab-size.
 void add_tokenizer_flags(CLI::App& command, TokenizerOptions& options);
 
 // Whether one of them was given.

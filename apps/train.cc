@@ -224,7 +224,7 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
                 .partial = partial,
                 .setup = setup_of(config, *data, schedule, partial, o, path, device),
                 .device = device};
-  check_room(run.data, trainer_options(run), planned_rank(o), device.kind, room_of(o, device));
+  run.setup.step = check_room(run.data, trainer_options(run), planned_rank(o), device.kind, room_of(o, device));
   return train_in(run, o, processes);
 }
 

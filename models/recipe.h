@@ -129,6 +129,10 @@ class Recipe {
   // ever does. Throws Error for data that do not fit the config.
   virtual std::unique_ptr<OpenedRecipe> open(KeyOrigins& origins, const OpenRequest& request) = 0;
 
+  // Gives keys that are null and left to the data their values as open() does, as far as other keys alone decide them:
+  // for the task on shapes. By default none are.
+  virtual void fill_without_data(KeyOrigins& origins) { static_cast<void>(origins); }
+
   // Opens one set alone, to judge weights by it: nothing is computed of the data, which are normalised as these weights
   // were trained. Every key has a value. Throws Error where the config names no such set, and where it is not what the
   // weights were trained for.

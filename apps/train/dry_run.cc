@@ -145,15 +145,19 @@ std::string decimal(double value, double unit, const char* name) {
 
 }  // namespace
 
+std::string memory_text(const StepPrediction& p) {
+  std::string text = text_of_bytes(p.peak_bytes) + " at the peak";
+  for (const MemoryUse& use : p.memory)
+    if (use.peak_bytes > 0) text += concat(", ", text_of_bytes(use.peak_bytes), " of ", use.tag);
+  return text;
+}
+
 std::string to_text(const StepPrediction& p) {
   std::ostringstream out;
   out << p.held << " of " << p.parameters << " parameters: " << text_of_bytes(p.holds.weights.counted)
       << " of weights, " << text_of_bytes(p.holds.gradients.counted) << " of gradients, "
       << text_of_bytes(p.holds.moments.counted) << " of moments\n";
-  out << "memory: " << text_of_bytes(p.peak_bytes) << " at the peak";
-  for (const MemoryUse& use : p.memory)
-    if (use.peak_bytes > 0) out << ", " << text_of_bytes(use.peak_bytes) << " of " << use.tag;
-  out << '\n' << text_of_stages(p.stages);
+  out << "memory: " << memory_text(p) << '\n' << text_of_stages(p.stages);
   out << "kernels: " << decimal(p.cost.flops, 1e12, " Tflop") << ", " << decimal(p.cost.bytes, 1e9, " GB moved")
       << '\n';
   const std::string traffic = to_text(p.traffic);

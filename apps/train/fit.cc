@@ -10,15 +10,22 @@
 namespace isobar {
 namespace {
 
-// Of the stages of a pipeline, the one that needs most.
-std::size_t peak_of(const TaskSource& source, const TrainerOptions& options, const PlannedRank& rank, DeviceKind like) {
+// Of the other stages of a pipeline, the one that needs most; 0: there are none.
+std::size_t peak_of_others(const TaskSource& source, const TrainerOptions& options, const PlannedRank& rank,
+                           DeviceKind like) {
   std::size_t peak = 0;
   for (const std::int64_t stage : Mesh(rank.sizes, rank.order).group_of(rank.rank, "pp")) {
+    if (stage == rank.rank) continue;
     PlannedRank of_stage = rank;
     of_stage.rank = stage;
     peak = std::max(peak, predict_step(source, options, of_stage, like).peak_bytes);
   }
   return peak;
+}
+
+// Of the stages of a pipeline, the one that needs most.
+std::size_t peak_of(const TaskSource& source, const TrainerOptions& options, const PlannedRank& rank, DeviceKind like) {
+  return std::max(predict_step(source, options, rank, like).peak_bytes, peak_of_others(source, options, rank, like));
 }
 
 // The largest global_batch_size below that of the options of which every rank fits; 0: none.
@@ -63,11 +70,12 @@ std::vector<PlannedRank> layouts_of(std::int64_t ranks) {
 
 }  // namespace
 
-void check_room(const TaskSource& source, const TrainerOptions& options, const PlannedRank& rank, DeviceKind like,
-                const Room& room) {
+StepPrediction check_room(const TaskSource& source, const TrainerOptions& options, const PlannedRank& rank,
+                          DeviceKind like, const Room& room) {
   const std::size_t own = room.bytes / static_cast<std::size_t>(room.ranks);
-  const std::size_t peak = peak_of(source, options, rank, like);
-  if (peak <= own) return;
+  StepPrediction step = predict_step(source, options, rank, like);
+  const std::size_t peak = std::max(step.peak_bytes, peak_of_others(source, options, rank, like));
+  if (peak <= own) return step;
   const std::int64_t largest = largest_batch(source, options, rank, like, own);
   throw_error("global_batch_size ", options.batch.global_batch_size, ": a step needs ", text_of_bytes(peak),
               " of memory", room.ranks > 1 ? concat(" on each of ", room.ranks, " ranks") : "", ", and ", room.whose,

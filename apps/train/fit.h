@@ -18,9 +18,9 @@ struct Room {
 };
 
 // Throws Error where a step of this run needs more than there is, in a sentence that names both and the largest
-// global_batch_size that fits.
-void check_room(const TaskSource& source, const TrainerOptions& options, const PlannedRank& rank, DeviceKind like,
-                const Room& room);
+// global_batch_size that fits. Returns what the step needs on this rank.
+StepPrediction check_room(const TaskSource& source, const TrainerOptions& options, const PlannedRank& rank,
+                          DeviceKind like, const Room& room);
 
 struct FittingLayout {
   PlannedRank rank = {};  // the first one, which holds the most

@@ -109,6 +109,7 @@ void Journal::epoch_end(std::int64_t iteration, std::int64_t epoch, const Tally&
 }
 
 Report ValidationMetrics::report() const {
+  if (valid == nullptr) return {};
   Report report = valid->report(DataSplit::valid);
   if (also == nullptr) return report;
   const Report other = also->report(DataSplit::valid);
@@ -152,7 +153,8 @@ void Journal::summary(const Result& result, const ValidationMetrics& metrics, co
       result.test == nullptr ? std::nullopt : std::optional(result.test->report(DataSplit::test));
   ordered_json summary{{"device", name_of(task.device().kind)},   {"precision", facts_.precision},
                        {"parameters", task.parameters().count()}, {"iterations", result.iterations},
-                       {"train_loss", result.train_loss},         {"val_loss", metrics.valid->loss()}};
+                       {"train_loss", result.train_loss},         {"val_loss", nullptr}};
+  if (metrics.valid != nullptr) summary["val_loss"] = metrics.valid->loss();
   add_figures(summary, report.summary);
   summary.update({{"samples_per_second", result.samples_per_second},
                   {"data_seconds", result.data_seconds},
@@ -165,7 +167,7 @@ void Journal::summary(const Result& result, const ValidationMetrics& metrics, co
     if (result.test_iteration >= 0) summary[figure_of(DataSplit::test, "iteration")] = result.test_iteration;
   }
   folder_.write_summary(summary);
-  folder_.log(report.table);
+  if (metrics.valid != nullptr) folder_.log(report.table);
   if (!test) return;
   folder_.log(concat("test loss ", result.test->loss(),
                      result.test_is_of_best ? ", with the best weights" : ", with the last weights",

@@ -47,10 +47,10 @@ void add_figures(nlohmann::ordered_json& object, const std::vector<Figure>& figu
 
 // Of a validation: of its set, and of what it judged besides (OpenedRecipe::also_valid), null: nothing.
 struct ValidationMetrics {
-  const Metrics* valid = nullptr;
+  const Metrics* valid = nullptr;  // null: the run has no validation set
   const Metrics* also = nullptr;
 
-  Report report() const;  // of both
+  Report report() const;  // of both; empty without a validation set
 };
 
 class Journal {

@@ -178,6 +178,19 @@ void Loaders::try_first_batches() {
   valid_.try_first_batch();
 }
 
+Cursor Loaders::moved(Cursor cursor, std::int64_t samples) const {
+  ISOBAR_CHECK(train_->has_own_order(), "the training set had ", samples, " samples, and now has ", train_samples());
+  const std::int64_t before = parts_of(samples), now = parts_per_epoch();
+  const std::int64_t done = cursor.epoch == 0 ? cursor.batch : before + cursor.batch;  // in an epoch, or at its end
+  const bool has_wrapped = cursor.epoch > 1 || done > before;
+  const bool was_cut = done == before && batch_.incomplete_batch == IncompleteBatch::keep &&
+                       samples % batch_.global_batch_size != 0;  // its last batch had fewer samples
+  ISOBAR_CHECK(!has_wrapped && !was_cut && done <= now, "the training set had ", samples, " samples, and now has ",
+               train_samples(), "; this run has ",
+               done > now && !has_wrapped ? "used more of them" : "used all of them");
+  return {done / now, done % now};
+}
+
 std::unique_ptr<Upload> Loaders::upload_next() {
   return std::make_unique<Upload>(train_loader_.next(), device_, uploads_);
 }

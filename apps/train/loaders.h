@@ -128,9 +128,16 @@ class Loaders {
   // The position in the training set: what next() returns next.
   Cursor cursor() const { return ahead_ ? ahead_->at : train_loader_.cursor(); }
   void seek(Cursor cursor);
+  // Where a run is now that its training set had `samples` samples, in its own order, when it was here, and has another
+  // number now. Error where it has begun again with the first one, or would now: the samples behind it would be others.
+  Cursor moved(Cursor cursor, std::int64_t samples) const;
   // Continues with another view of the same training samples (Loader::use), which must outlive this object.
   void use(const Dataset& view);
   std::int64_t parts_per_epoch() const { return train_loader_.batches_per_epoch(); }
+  // Of an epoch of so many samples.
+  std::int64_t parts_of(std::int64_t samples) const {
+    return batch_.iterations_per_epoch(samples) * batch_.grad_accumulation;
+  }
 
  private:
   // The upload that read_ahead() has started.

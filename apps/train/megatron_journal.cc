@@ -90,6 +90,11 @@ void MegatronJournal::begin(const MegatronRun& run) {
   say_("done with setup ...");
 }
 
+void MegatronJournal::predicts(std::size_t peak, std::size_t held) {
+  if (voice_.format == MegatronFormat::core)
+    say_(megatron_footprint_line(static_cast<double>(held), static_cast<double>(peak)));
+}
+
 void MegatronJournal::training_begins() {
   say_("training ...");
   say_(megatron_datetime_line("before the start of training step", megatron_now()));

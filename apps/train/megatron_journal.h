@@ -83,6 +83,8 @@ class MegatronJournal {
   bool tells_norm(std::int64_t iteration) const;  // whether it needs params_norm or zeros of this iteration
 
   void validated(std::int64_t iteration, std::int64_t consumed_samples, double loss);
+  // The memory of a step of the first rank, in bytes: at its peak, and between steps.
+  void predicts(std::size_t peak, std::size_t held);
   void saving(std::int64_t iteration, const std::string& folder);
   void saved(std::int64_t iteration, const std::string& folder);
   void loaded(std::int64_t iteration, const std::string& folder);

@@ -14,6 +14,7 @@ namespace isobar {
 namespace {
 
 constexpr std::size_t kDottedColumns = 48;
+constexpr double kMega = 1024.0 * 1024.0;
 
 template <class... Values>
 std::string formatted(const char* format, Values... values) {
@@ -183,8 +184,12 @@ Lines megatron_timer_lines(const std::vector<MegatronTimer>& timers) {
   return lines;
 }
 
+std::string megatron_footprint_line(double held, double peak) {
+  return formatted("Theoretical memory footprints: weight and optimizer=%.2f MB, activation=%.2f MB, total=%.2f MB",
+                   held / kMega, (peak - held) / kMega, peak / kMega);
+}
+
 std::string megatron_memory_line(std::int64_t rank, std::int64_t iteration, const MegatronMemory& memory) {
-  constexpr double kMega = 1024.0 * 1024.0;
   const auto text = [](double bytes) { return python_float(bytes / kMega); };
   return concat("[Rank ", rank, "] (after ", iteration,
                 " iterations) memory (MB) | allocated: ", text(memory.allocated),

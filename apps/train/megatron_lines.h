@@ -80,6 +80,8 @@ Lines megatron_timer_lines(const std::vector<MegatronTimer>& timers);
 struct MegatronMemory {
   double allocated = 0, max_allocated = 0, reserved = 0, max_reserved = 0;  // bytes
 };
+// What a step will need: bytes that are held between steps, and at its peak. Of core; legacy has no such line.
+std::string megatron_footprint_line(double held, double peak);
 std::string megatron_memory_line(std::int64_t rank, std::int64_t iteration, const MegatronMemory& memory);
 
 // Operations of one sample of a dense GPT, forward and backward, as Megatron-LM counts them.

@@ -34,6 +34,13 @@ std::string memory_line(const char* when) {
   return concat("Memory ", when, ":\n", report);
 }
 
+// Between steps: weights, gradients, moments, and what else is there.
+std::size_t bytes_held(const StepPrediction& step) {
+  std::size_t bytes = 0;
+  for (const MemoryUse& use : step.memory) bytes += use.bytes;
+  return bytes;
+}
+
 Tally tally_from(const ordered_json& state) {
   return {.iterations = whole_number_in(state, "iterations", 0),
           .seconds = number_in(state, "seconds", 0),
@@ -76,6 +83,7 @@ TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& para
   begin_megatron();
   parallel_.world.barrier();  // the store has put the checkpoint back under its own name
   if (checkpoint) restore({checkpoint->step, checkpoint_folder(setup_.folder, checkpoint->step)});
+  validation_pending_ = validation_pending_ && validates();
   if (!record_) return;
   if (checkpoint) record_->store.remove_old(checkpoint->step);
   folder->cut_metrics(checkpoint ? checkpoint->step : -1, !validation_pending_);
@@ -85,6 +93,8 @@ TrainingRun::TrainingRun(RunFolder* folder, RunSetup setup, const Parallel& para
              " validation samples"));
   for (const TrainingStage& stage : setup_.stages)
     if (setup_.stages.size() > 1) log(concat("from iteration ", stage.from_iteration + 1, " on: ", stage.sentence));
+  log(concat("memory of a step, predicted", parallel_.world.size() > 1 ? " for rank 0: " : ": ",
+             memory_text(setup_.step)));
   log(memory_line("before the first iteration"), /*show=*/false);
 }
 
@@ -139,6 +149,7 @@ void TrainingRun::begin_megatron() {
       run.parameters.push_back({static_cast<std::int64_t>(of_ranks[at]), static_cast<std::int64_t>(of_ranks[at + 1]),
                                 static_cast<std::int64_t>(of_ranks[at + 2])});
   record_->megatron->begin(run);
+  record_->megatron->predicts(setup_.step.peak_bytes, bytes_held(setup_.step));
 }
 
 void TrainingRun::log(const std::string& line, bool show) const {
@@ -155,11 +166,10 @@ void TrainingRun::restore(const Checkpoint& checkpoint) {
     ISOBAR_CHECK(trainer_.iteration() == checkpoint.step, "iteration is ", trainer_.iteration(), ", but the folder's ",
                  checkpoint.step);
     const std::int64_t samples = whole_number_in(state, "samples", 1);
-    ISOBAR_CHECK(samples == loaders_.train_samples(), "the training set had ", samples, " samples, and now has ",
-                 loaders_.train_samples());
-    const ordered_json& cursor = state.at("cursor");
-    loaders_.seek({whole_number_in(cursor, "epoch", 0, kMaxEpochs),
-                   whole_number_in(cursor, "batch", 0, loaders_.parts_per_epoch())});
+    const ordered_json& cursor_in = state.at("cursor");
+    const Cursor cursor{whole_number_in(cursor_in, "epoch", 0, kMaxEpochs),
+                        whole_number_in(cursor_in, "batch", 0, loaders_.parts_of(samples))};
+    loaders_.seek(samples == loaders_.train_samples() ? cursor : loaders_.moved(cursor, samples));
     epoch_ = tally_from(state.at("epoch"));
     if (!state.at("best_loss").is_null()) best_loss_ = number_in(state, "best_loss", -kLargest);
     if (state.contains("best_iteration")) best_iteration_ = whole_number_in(state, "best_iteration", -1);
@@ -429,6 +439,7 @@ bool TrainingRun::run_validation() {
 }
 
 void TrainingRun::validate() {
+  if (!validates()) return end_unvalidated();
   if (record_) record_->progress.pause();
   trainer_.check_finite();
   const Clock::time_point start = Clock::now();
@@ -443,6 +454,11 @@ void TrainingRun::validate() {
     save_best();
   }
   if (record_) record_->progress.resume();
+}
+
+// What the last validation tells besides its figures.
+void TrainingRun::end_unvalidated() {
+  if (at_end() && record_ && record_->megatron) record_->megatron->training_ends();
 }
 
 void TrainingRun::show_validation(double seconds) {
@@ -515,12 +531,12 @@ bool TrainingRun::score_test() {
 
 // Writes the summary; false where a stop signal came before there was a validation to sum up, or the test.
 bool TrainingRun::finish() {
-  if (!is_validated_) {
+  if (validates() && !is_validated_) {
     const Trainer::AveragedWeights averaged(trainer_);
     if (!run_validation()) return false;
     if (record_ && record_->megatron) tell_megatron_validation();
   }
-  if (record_ && record_->megatron && setup_.megatron->format == MegatronFormat::core)
+  if (validates() && record_ && record_->megatron && setup_.megatron->format == MegatronFormat::core)
     record_->megatron->judged_at_end(trainer_.iteration(), "valid", metrics_->loss());
   if (test_ != nullptr && !score_test()) return false;
   if (record_ && record_->megatron && tested_)
@@ -543,7 +559,7 @@ bool TrainingRun::finish() {
   result.test = tested_.get();
   result.test_iteration = setup_.options.test_weights == TestWeights::best ? best_iteration_ : trainer_.iteration();
   result.test_is_of_best = setup_.options.test_weights == TestWeights::best;
-  record_->journal.summary(result, {metrics_.get(), also_metrics_.get()}, task_);
+  record_->journal.summary(result, {validates() ? metrics_.get() : nullptr, also_metrics_.get()}, task_);
   if (best_loss_)
     log(concat("best validation loss ", *best_loss_,
                best_iteration_ < 0 ? "" : concat(", of iteration ", best_iteration_), ": ",
@@ -573,6 +589,7 @@ ordered_json TrainingRun::state() const {
                      {"best_iteration", best_iteration_},
                      {"validation_is_owed", validation_pending_},
                      {"wall_seconds", wall_seconds()}};
+  if (!validates()) state[kUnvalidated] = true;
   if (epoch_.missing > 0) state["epoch"]["missing"] = epoch_.missing;
   if (record_) state["run_id"] = record_->folder.run_id();
   if (!algorithms_.platform.empty()) state["algorithms"] = to_json(algorithms_);

@@ -18,6 +18,7 @@
 #include "apps/train/algorithms.h"
 #include "apps/train/batch_ramp.h"
 #include "apps/train/clock.h"
+#include "apps/train/dry_run.h"
 #include "apps/train/loaders.h"
 #include "apps/train/log_lines.h"
 #include "apps/train/megatron_journal.h"
@@ -43,6 +44,7 @@ struct RunSetup {
   std::string rank_map;                          // for the log of several ranks
   std::vector<std::string> notes;                // on the samples, for the log
   nlohmann::ordered_json config;                 // as config.json has it; kept with the weights
+  StepPrediction step = {};                      // of the first rank, in the first stage
   bool autotune = false;                         // a GPU chooses the algorithms of its products by time
   bool comm_report = false;                      // at the end: what ranks told each other, predicted beside counted
   std::vector<TrainingStage> stages = {};        // of the training samples, at least one
@@ -123,6 +125,10 @@ class TrainingRun {
   std::int64_t samples_per_epoch() const { return loaders_.iterations_per_epoch() * setup_.global_batch_size; }
   bool due(std::int64_t every) const;
   bool at_end() const { return trainer_.iteration() >= setup_.num_iters; }
+  // Whether there is a validation set with samples. Without one there are no best weights, and the summary has no
+  // validation loss.
+  bool validates() const { return loaders_.valid().samples() > 0; }
+  void end_unvalidated();
   void mark_profiler_window() const;
   double wall_seconds() const;
 

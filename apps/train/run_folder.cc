@@ -257,9 +257,24 @@ void RunFolder::check_own(const fs::path& checkpoint, const std::vector<std::str
   ISOBAR_CHECK(sign.empty(), checkpoint.string(), " is of another run (", sign, "): move it out of the run folder");
 }
 
+namespace {
+
+// The newest whole checkpoint of a run without a validation set; none for other runs.
+std::optional<fs::path> last_unvalidated(const fs::path& run) {
+  if (fs::exists(run / kModelFile) || fs::exists(run / "best")) return std::nullopt;
+  const std::optional<Checkpoint> newest = find_newest_whole(run).checkpoint;
+  if (!newest) return std::nullopt;
+  const ordered_json state = parse_or_null(newest->folder / "state.json");
+  const bool is_unvalidated = state.is_object() && state.value(kUnvalidated, ordered_json()) == true;
+  return is_unvalidated ? std::optional(newest->folder) : std::nullopt;
+}
+
+}  // namespace
+
 fs::path weights_at(const fs::path& path) {
   if (!fs::is_directory(path) || is_huggingface_folder(path)) return path;
-  const fs::path best = find_best(path);
+  const std::optional<fs::path> last = last_unvalidated(path);
+  const fs::path best = last ? *last : find_best(path);
   const std::string ours = read_run_id(path), theirs = run_id_of(best);
   const std::string sign = ours.empty() || theirs.empty() ? "" : sign_of_another_id(ours, theirs);
   ISOBAR_CHECK(sign.empty(), best.string(), " is of another run (", sign, "): name the file, if it is meant");

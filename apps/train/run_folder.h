@@ -32,6 +32,9 @@ struct RankLayout {
 // What to do where the folder holds a run already.
 enum class ExistingRun { refuse, resume, overwrite };
 
+// A key of state.json: true where the run has no validation set, and so will never have best weights.
+inline constexpr const char* kUnvalidated = "is_unvalidated";
+
 // Where a run keeps the statistics of its own making.
 inline std::filesystem::path statistics_of(const std::filesystem::path& run_folder) {
   return run_folder / "stats";
@@ -124,8 +127,9 @@ class RunFolder {
   bool is_prepared_ = false;
 };
 
-// The file that --weights and --init name: itself, or the best weights in a run's folder. Error where these say that
-// they are another run's.
+// The file that --weights and --init name: itself, or the best weights in a run's folder; of a run without a
+// validation set, which has none, those of its newest whole checkpoint. Error where these say that they are another
+// run's.
 std::filesystem::path weights_at(const std::filesystem::path& path);
 
 // The ranks that a run was trained by, as far as its folder says. Runs of before there was a layout.json have them in

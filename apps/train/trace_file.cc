@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -19,7 +20,7 @@ using nlohmann::ordered_json;
 
 namespace {
 
-constexpr double kMicro = 1e6, kMilli = 1e3, kGiga = 1e9, kPercent = 100;
+constexpr double kNano = 1e9, kNanoPerMicro = 1e3, kMilli = 1e3, kGiga = 1e9, kPercent = 100;
 
 const char* category_of(TraceEvent::Kind kind) {
   return kind == TraceEvent::Kind::range ? "user_annotation" : "cpu_op";
@@ -43,12 +44,25 @@ bool is_step(const TraceEvent& event) {
 
 }  // namespace
 
+// A name that viewers show for a process or a thread.
+ordered_json name_entry(const char* of, const std::string& name, std::int64_t process) {
+  return {{"ph", "M"}, {"name", of}, {"pid", process}, {"tid", process}, {"args", {{"name", name}}}};
+}
+
 std::string chrome_trace(const std::vector<TraceEvent>& events, Device device, std::int64_t process) {
   ordered_json list = ordered_json::array();
+  list.push_back(name_entry("process_name", "isobar, rank 0", process));
+  list.push_back(name_entry("thread_name", concat("steps on ", name_of(device.kind)), process));
   for (const TraceEvent& event : events) {
-    ordered_json entry{
-        {"ph", "X"},      {"cat", category_of(event.kind)}, {"name", event.name},           {"pid", process},
-        {"tid", process}, {"ts", event.begin * kMicro},     {"dur", event.seconds * kMicro}};
+    // Both ends are rounded, so that no event reaches beyond the one around it.
+    const double begin = std::round(event.begin * kNano), end = std::round((event.begin + event.seconds) * kNano);
+    ordered_json entry{{"ph", "X"},
+                       {"cat", category_of(event.kind)},
+                       {"name", event.name},
+                       {"pid", process},
+                       {"tid", process},
+                       {"ts", begin / kNanoPerMicro},
+                       {"dur", (end - begin) / kNanoPerMicro}};
     if (event.kind != TraceEvent::Kind::range)
       entry["args"] = {{"bytes", event.cost.bytes}, {"flops", event.cost.flops}};
     list.push_back(std::move(entry));

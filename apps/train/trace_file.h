@@ -23,7 +23,9 @@ struct TraceOptions {
 // What the plugin finds iterations by; their number follows.
 inline constexpr const char* kStepInTrace = "ProfilerStep#";
 
-// Chrome's trace format: an object with "traceEvents", complete events ("ph": "X") with times in microseconds.
+// Chrome's trace format, which ui.perfetto.dev and chrome://tracing open: an object with "traceEvents", the names of
+// the process and the thread ("ph": "M"), then complete events ("ph": "X") with times in microseconds. One that begins
+// within another ends within it, to the nanosecond.
 std::string chrome_trace(const std::vector<TraceEvent>& events, Device device, std::int64_t process);
 
 // Writes FOLDER/HOST_PROCESS.TIME.pt.trace.json, the name that PyTorch's plugin looks for; returns it.

@@ -34,6 +34,15 @@ SampleIndex::SampleIndex(const SampleIndexOptions& options)
   sum_lengths();
 }
 
+// The last epoch is apart if fewer of its samples are asked for.
+std::int64_t SampleIndex::least_of_whole_epoch() const {
+  return static_cast<std::int64_t>(0.80 * static_cast<double>(samples_of_epochs(1)));
+}
+
+std::int64_t SampleIndex::most_samples() const {
+  return is_last_epoch_apart_ ? samples_of_epochs(epochs_ - 1) + least_of_whole_epoch() - 1 : samples();
+}
+
 void SampleIndex::count_epochs(const SampleIndexOptions& options) {
   const std::int64_t documents = options.last - options.first;
   ISOBAR_CHECK(options.samples >= 0 && options.samples < kMostSamples, options.name, ": ", options.samples,
@@ -47,13 +56,11 @@ void SampleIndex::count_epochs(const SampleIndexOptions& options) {
   ISOBAR_CHECK(epochs_ <= kMostPositions / documents, options.name, ": ", options.samples, " samples of ", seq_length_,
                " tokens take ", epochs_, " epochs of ", documents, " documents, more than can be shuffled");
   if (epochs_ == 1) return;
-  const std::int64_t before = ((epochs_ - 1) * tokens_per_epoch_ - 1) / seq_length_;
-  const std::int64_t per_epoch = (tokens_per_epoch_ - 1) / seq_length_;
-  is_last_epoch_apart_ = options.samples - before < static_cast<std::int64_t>(0.80 * static_cast<double>(per_epoch));
+  is_last_epoch_apart_ = options.samples - samples_of_epochs(epochs_ - 1) < least_of_whole_epoch();
 }
 
 void SampleIndex::shuffle_all(const SampleIndexOptions& options) {
-  const std::int64_t samples = (epochs_ * tokens_per_epoch_ - 1) / seq_length_;
+  const std::int64_t samples = samples_of_epochs(epochs_);
   ISOBAR_CHECK(samples < kMostSamples, options.name, ": ", samples, " samples are more than can be shuffled");
   NumpyRandomState random(options.seed);
   const auto per_epoch = static_cast<std::size_t>(options.last - options.first);
@@ -66,8 +73,7 @@ void SampleIndex::shuffle_all(const SampleIndexOptions& options) {
 
   shuffle_.resize(static_cast<std::size_t>(samples));
   std::iota(shuffle_.begin(), shuffle_.end(), 0u);
-  const std::int64_t first_samples =
-      is_last_epoch_apart_ ? ((epochs_ - 1) * tokens_per_epoch_ - 1) / seq_length_ : samples;
+  const std::int64_t first_samples = is_last_epoch_apart_ ? samples_of_epochs(epochs_ - 1) : samples;
   random.shuffle(std::span(shuffle_).first(static_cast<std::size_t>(first_samples)));
   random.shuffle(std::span(shuffle_).subspan(static_cast<std::size_t>(first_samples)));
 }

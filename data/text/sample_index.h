@@ -45,6 +45,9 @@ class SampleIndex {
   std::int64_t tokens_per_epoch() const { return tokens_per_epoch_; }
   bool is_last_epoch_apart() const { return is_last_epoch_apart_; }
   std::int64_t samples() const { return static_cast<std::int64_t>(shuffle_.size()); }  // n
+  // The largest number of samples that may be asked for with this same order of all of them: as many epochs, and the
+  // last one apart or not. The order for any other number of epochs is another one from the first sample on.
+  std::int64_t most_samples() const;
 
   // The document index and the shuffle index.
   std::span<const std::int32_t> documents() const { return documents_; }
@@ -53,6 +56,8 @@ class SampleIndex {
   SamplePlace place(std::int64_t i) const;
 
  private:
+  std::int64_t samples_of_epochs(std::int64_t epochs) const { return (epochs * tokens_per_epoch_ - 1) / seq_length_; }
+  std::int64_t least_of_whole_epoch() const;
   void count_epochs(const SampleIndexOptions& options);
   void shuffle_all(const SampleIndexOptions& options);
   void sum_lengths();

@@ -27,6 +27,11 @@ struct DocumentRange {
   std::int64_t first = 0, last = 0;
 };
 
+std::string name_of_order(const SampleIndex& index) {
+  const std::int64_t whole = index.epochs() - (index.is_last_epoch_apart() ? 1 : 0);
+  return concat(whole, whole == 1 ? " epoch" : " epochs", index.is_last_epoch_apart() ? " and one apart" : "");
+}
+
 class Opener {
  public:
   explicit Opener(const TextDataOptions& options) : options_(options) {}
@@ -36,6 +41,7 @@ class Opener {
     for (std::size_t set = 0; set < kSetNames.size(); ++set)
       if (options_.samples[set] != 0) data_.sets[set] = open_set(set);
     data_.trained_on = described_.value();
+    if (data_.most_samples == 0 && !most_.empty()) data_.most_samples = most_.front();  // no blend
     return std::move(data_);
   }
 
@@ -73,9 +79,9 @@ class Opener {
   }
 
   void describe_options() {
-    describe(concat("T ", options_.seq_length, " samples ", options_.samples[0], " seed ", options_.seed, " rule ",
-                    static_cast<int>(options_.rule), " flags ", options_.reset_position_ids,
-                    options_.reset_attention_mask, options_.eod_mask_loss, ';'));
+    describe(concat("T ", options_.seq_length, " seed ", options_.seed, " rule ", static_cast<int>(options_.rule),
+                    " flags ", options_.reset_position_ids, options_.reset_attention_mask, options_.eod_mask_loss,
+                    ';'));
   }
 
   std::shared_ptr<const TokenDocuments> open_file(const std::string& path) {
@@ -127,26 +133,35 @@ class Opener {
     return std::accumulate(used.begin(), used.end(), std::int64_t{0}) > options_.seq_length;
   }
 
-  // samples: a number, or kAllSamples.
-  std::unique_ptr<Dataset> samples_of(const DocumentRange& range, std::int64_t samples) const {
-    return std::make_unique<TokenSamples>(range.documents,
-                                          TokenSamplesOptions{.first = range.first,
-                                                              .last = range.last,
-                                                              .seq_length = options_.seq_length,
-                                                              .samples = std::max<std::int64_t>(samples, 0),
-                                                              .seed = options_.seed,
-                                                              .reset_position_ids = options_.reset_position_ids,
-                                                              .reset_attention_mask = options_.reset_attention_mask,
-                                                              .eod_mask_loss = options_.eod_mask_loss,
-                                                              .eod = options_.eod});
+  // samples: a number, or kAllSamples. of_train: its order is noted.
+  std::unique_ptr<Dataset> samples_of(const DocumentRange& range, std::int64_t samples, bool of_train) {
+    auto made = std::make_unique<TokenSamples>(
+        range.documents, TokenSamplesOptions{.first = range.first,
+                                             .last = range.last,
+                                             .seq_length = options_.seq_length,
+                                             .samples = std::max<std::int64_t>(samples, 0),
+                                             .seed = options_.seed,
+                                             .reset_position_ids = options_.reset_position_ids,
+                                             .reset_attention_mask = options_.reset_attention_mask,
+                                             .eod_mask_loss = options_.eod_mask_loss,
+                                             .eod = options_.eod});
+    if (of_train) {
+      const SampleIndex& index = made->index();
+      data_.order += (data_.order.empty() ? "" : ", ") + name_of_order(index);
+      most_.push_back(index.most_samples());
+    }
+    return made;
   }
 
   std::unique_ptr<Dataset> open_set(std::size_t set) {
     const std::int64_t samples = options_.samples[set];
     if (options_.is_mock) {
       if (!mock_) mock_ = std::make_shared<MockDocuments>(static_cast<std::int32_t>(options_.eod), options_.vocabulary);
-      if (set == 0) describe("mock data");
-      return samples_of(range_of(mock_, "1,1,1", set), samples);
+      if (set == 0) {
+        describe("mock data");
+        describe_options();
+      }
+      return samples_of(range_of(mock_, "1,1,1", set), samples, set == 0);
     }
     const bool is_split = !options_.data_path.empty();
     const std::vector<std::string>& words = is_split ? options_.data_path : options_.paths[set];
@@ -169,33 +184,54 @@ class Opener {
       for (const double weight : blend.weights) describe(concat("weight ", weight, ';'));
     }
     // Megatron blends a single path with a weight too, which only changes its number of samples.
-    if (ranges.size() == 1 && blend.weights.empty()) return samples_of(ranges[0], samples);
+    if (ranges.size() == 1 && blend.weights.empty()) return samples_of(ranges[0], samples, set == 0);
     const bool is_by_size = blend.weights.empty() || samples == kAllSamples;
-    return is_by_size ? blended_by_size(ranges, samples, set) : blended(ranges, blend.weights, samples);
+    return is_by_size ? blended_by_size(ranges, samples, set) : blended(ranges, blend.weights, samples, set);
   }
 
   std::unique_ptr<Dataset> blended(const std::vector<DocumentRange>& ranges, const std::vector<double>& weights,
-                                   std::int64_t samples) const {
+                                   std::int64_t samples, std::size_t set) {
     std::vector<std::unique_ptr<Dataset>> parts;
     for (std::size_t i = 0; i < ranges.size(); ++i)
-      parts.push_back(samples_of(ranges[i], samples_of_part(samples, weights[i], options_.rule == SplitRule::core)));
+      parts.push_back(samples_of(ranges[i], of_part(samples, weights[i]), set == 0));
+    if (set == 0) data_.most_samples = most_of_blend(samples, weights);
     return std::make_unique<BlendedSamples>(std::move(parts), weights, samples);
+  }
+
+  std::int64_t of_part(std::int64_t samples, double weight) const {
+    return samples_of_part(samples, weight, options_.rule == SplitRule::core);
+  }
+
+  // The largest number of samples of a blend of which no part has more than it may.
+  std::int64_t most_of_blend(std::int64_t samples, const std::vector<double>& weights) const {
+    const auto fits = [&](std::int64_t number) {
+      for (std::size_t i = 0; i < weights.size(); ++i)
+        if (of_part(number, weights[i]) > most_[i]) return false;
+      return true;
+    };
+    std::int64_t least = samples, beyond = std::accumulate(most_.begin(), most_.end(), std::int64_t{1});
+    while (beyond - least > 1) {
+      const std::int64_t middle = least + (beyond - least) / 2;
+      (fits(middle) ? least : beyond) = middle;
+    }
+    return least;
   }
 
   // Without weights, or all samples: an epoch of each, in proportion to their samples.
   std::unique_ptr<Dataset> blended_by_size(const std::vector<DocumentRange>& ranges, std::int64_t samples,
-                                           std::size_t set) const {
+                                           std::size_t set) {
     std::vector<std::unique_ptr<Dataset>> parts;
     std::vector<double> weights;
     std::int64_t total = 0;
     for (const DocumentRange& range : ranges) {
-      parts.push_back(samples_of(range, kAllSamples));
+      parts.push_back(samples_of(range, kAllSamples, set == 0));
       weights.push_back(static_cast<double>(parts.back()->samples()));
       total += parts.back()->samples();
     }
     ISOBAR_CHECK(samples <= total, kSetNames[set], ": ", samples, " samples are taken of a blend without weights of ",
                  comma_list(parts, [](const auto& part) { return part->name(); }), ", which has only ", total,
                  " in one epoch; give weights");
+    if (set == 0) data_.most_samples = total;
     for (double& weight : weights) weight /= static_cast<double>(total);
     return std::make_unique<BlendedSamples>(std::move(parts), weights, samples == kAllSamples ? total : samples);
   }
@@ -204,6 +240,7 @@ class Opener {
   TextData data_;
   Xxh64 described_;
   std::shared_ptr<const MockDocuments> mock_;
+  std::vector<std::int64_t> most_;  // of each file that is trained on: SampleIndex::most_samples()
   std::vector<std::pair<std::string, std::shared_ptr<const TokenDocuments>>> files_;
 };
 

@@ -41,9 +41,14 @@ struct TextDataOptions {
 struct TextData {
   std::array<std::unique_ptr<Dataset>, 3> sets;  // by DataSplit
   std::vector<std::string> notes;                // lines for the log
-  // Of all that decides which tokens the training samples have: options, lengths of the documents, and some of the
-  // tokens of each file (all of them would take as long as an epoch).
+  // Of all that decides which tokens the training samples have, but for their order: options, lengths of the documents,
+  // and some of the tokens of each file (all of them would take as long as an epoch).
   std::uint64_t trained_on = 0;
+  // Their order, of each file: "1 epoch", "2 epochs and one apart" (data/text/sample_index.h). Two runs on the same
+  // text whose orders are called alike have the same first samples, as many as the shorter one takes.
+  std::string order;
+  // The largest number of training samples that have this order.
+  std::int64_t most_samples = 0;
 };
 
 // Error with the numbers for a set without documents from which samples are wanted, for a blend that is too small, and

@@ -8,6 +8,7 @@
 #include "data/text/byte_tokenizer.h"
 #include "data/text/character_tokenizer.h"
 #include "data/text/gpt2_tokenizer.h"
+#include "data/text/number_tokenizer.h"
 #include "data/text/utf8.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
@@ -32,9 +33,11 @@ void check_utf8(std::string_view text) {
 
 std::string tokenizer_kind(const std::string& name) {
   if (name == "gpt2_bpe" || name == "GPT2BPETokenizer") return "gpt2_bpe";
+  if (name == "numbers" || name == "NullTokenizer") return "numbers";
   if (name == "characters" || name == "bytes") return name;
-  throw_error("tokenizer type ", in_quotes(name),
-              " does not exist here; expected gpt2_bpe (or GPT2BPETokenizer), characters or bytes");
+  throw_error(
+      "tokenizer type ", in_quotes(name),
+      " does not exist here; expected gpt2_bpe (or GPT2BPETokenizer), characters, bytes or numbers (or NullTokenizer)");
 }
 
 std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options) {
@@ -45,6 +48,7 @@ std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options) {
   const auto unused = [&](const std::string& value, const char* flag) {
     ISOBAR_CHECK(value.empty(), flag, " means nothing to tokenizer ", kind);
   };
+  ISOBAR_CHECK(kind == "numbers" || options.numbers == 0, "--vocab-size means nothing to tokenizer ", kind);
   if (kind == "gpt2_bpe") {
     wanted(options.vocab_file, "--vocab-file");
     wanted(options.merge_file, "--merge-file");
@@ -58,7 +62,9 @@ std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options) {
     return std::make_unique<CharacterTokenizer>(std::filesystem::path(options.model));
   }
   unused(options.model, "--tokenizer-model");
-  return std::make_unique<ByteTokenizer>();
+  if (kind == "bytes") return std::make_unique<ByteTokenizer>();
+  ISOBAR_CHECK(options.numbers > 0, "tokenizer numbers needs --vocab-size, how many numbers there are");
+  return std::make_unique<NumberTokenizer>(options.numbers);
 }
 
 }  // namespace isobar

@@ -25,7 +25,7 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // "gpt2_bpe", "characters" or "bytes".
+  // "gpt2_bpe", "characters", "bytes" or "numbers".
   virtual std::string type() const = 0;
   // Appends the ids of a text. Error naming the byte where it is not UTF-8, and for a character that has no id.
   virtual void encode(std::string_view utf8, std::vector<std::int32_t>& ids) const = 0;
@@ -58,17 +58,18 @@ void check_ids(std::span<const std::int32_t> ids, std::int64_t size);
 void check_utf8(std::string_view text);
 
 struct TokenizerOptions {
-  // gpt2_bpe (Megatron's name: GPT2BPETokenizer), characters or bytes
+  // gpt2_bpe (Megatron's name: GPT2BPETokenizer), characters, bytes or numbers (NullTokenizer)
   std::string type = "gpt2_bpe";
   std::string vocab_file = {}, merge_file = {};  // of gpt2_bpe
   std::string model = {};                        // of characters: the table
   std::string eod = "<|endoftext|>";             // of gpt2_bpe: the token that ends a document
+  std::int64_t numbers = 0;                      // of numbers: how many there are, without the one that ends a document
 };
 
 // Error naming the option that is missing or does not fit the type, and what is wrong in which file.
 std::unique_ptr<Tokenizer> open_tokenizer(const TokenizerOptions& options);
 
-// The kind of tokenizer that a name means: "gpt2_bpe", "characters" or "bytes". Error for other names.
+// The kind of tokenizer that a name means: "gpt2_bpe", "characters", "bytes" or "numbers". Error for other names.
 std::string tokenizer_kind(const std::string& name);
 
 }  // namespace isobar

@@ -167,9 +167,10 @@ void LanguageModel::score_output(const Tensor& logits, const Batch& batch, Metri
 }
 
 Settings text_settings(const TextInfo& info) {
-  const nlohmann::ordered_json json{{"vocabulary", info.vocabulary}, {"seq_length", info.seq_length},
-                                    {"tokenizer", info.tokenizer},   {"fingerprint", info.fingerprint},
-                                    {"characters", info.characters}, {"trained_on", info.trained_on}};
+  nlohmann::ordered_json json{{"vocabulary", info.vocabulary}, {"seq_length", info.seq_length},
+                              {"tokenizer", info.tokenizer},   {"fingerprint", info.fingerprint},
+                              {"characters", info.characters}, {"trained_on", info.trained_on}};
+  if (!info.order.empty()) json.update({{"order", info.order}, {"most_samples", info.most_samples}});
   return {{kText, json.dump()}};
 }
 
@@ -185,7 +186,9 @@ TextInfo text_info_from(const Settings& settings) {
                         .tokenizer = json.at("tokenizer"),
                         .fingerprint = json.at("fingerprint"),
                         .characters = json.at("characters"),
-                        .trained_on = json.at("trained_on")};
+                        .trained_on = json.at("trained_on"),
+                        .order = json.value("order", ""),
+                        .most_samples = json.value("most_samples", std::int64_t{0})};
     ISOBAR_CHECK(info.vocabulary > 0 && info.seq_length > 0, kText, " describes no text");
     return info;
   } catch (const nlohmann::json::exception&) {

@@ -48,13 +48,19 @@ KeyTable TextOptions::keys() {
        key("test_token_path", test_token_path, "token files of the test set; as data_path; empty: no test set")
            .path()
            .free_on_resume(),
+       key("mock_data", mock_data,
+           "trains on documents that are made up, instead of files: each counts 1, 2, 3, ..., as Megatron-LM's mock "
+           "data; a third of them is each set; the tokenizer needs at least 4,095 tokens and one that ends a document"),
        key("train_samples", train_samples,
            "samples of token files that are put in order for training; null: num_iters batches. A run that takes more "
-           "begins again with the first one")
-           .within(1, kMaxTextSamples),
+           "begins again with the first one; a run that goes on may have another number if that leaves the order as "
+           "it is")
+           .within(1, kMaxTextSamples)
+           .free_on_resume(),
        key("eval_iters", eval_iters,
-           "batches of token files that a validation and the test take, always the same; null: every sample")
-           .within(1, kMaxEvaluation)
+           "batches of token files that a validation and the test take, always the same; null: every sample; 0: there "
+           "is neither")
+           .within(0, kMaxEvaluation)
            .free_on_resume(),
        key("data_seed", data_seed, "decides the order of token files; the same in Megatron-LM (its seed)")
            .within(0, kMaxDataSeed),
@@ -65,7 +71,8 @@ KeyTable TextOptions::keys() {
        key("tokenizer", tokenizer,
            "how text becomes tokens: characters (those of text_path, sorted; of token files, those of "
            "tokenizer_model), "
-           "bytes, or gpt2_bpe (the byte-pair encoding of GPT-2, from vocab_file and merge_file)")
+           "bytes, gpt2_bpe (the byte-pair encoding of GPT-2, from vocab_file and merge_file), or numbers (a text is "
+           "numbers below vocab_size - 1; the last token ends a document)")
            .also_called({"tokenizertype"}),
        key("vocab_file", vocab_file, "vocab.json of gpt2_bpe").path().free_on_resume(),
        key("merge_file", merge_file, "merges.txt of gpt2_bpe").path().free_on_resume().also_called({"mergesfile"}),
@@ -95,19 +102,24 @@ KeyTable TextOptions::keys() {
 }
 
 void TextOptions::check_sources(const KeyOrigins& origins) const {
+  ISOBAR_CHECK(tokenizer != TokenizerKind::numbers || vocab_size.value_or(0) >= 2, origins.where("tokenizer"),
+               " numbers needs vocab_size: how many numbers there are, and one more, which ends a document");
   ISOBAR_CHECK(data_path.empty() || !has_paths_of_sets(), origins.where("data_path"),
                " and the paths of each set exclude each other");
+  ISOBAR_CHECK(!mock_data || (data_path.empty() && !has_paths_of_sets()), origins.where("mock_data"),
+               " takes the place of token files, but ", data_path.empty() ? "train_token_path" : "data_path",
+               " names some");
   ISOBAR_CHECK(!has_paths_of_sets() || (!train_token_path.empty() && !valid_token_path.empty()),
                origins.where(train_token_path.empty() ? "train_token_path" : "valid_token_path"),
                " is empty; where sets have paths of their own, training and validation need one each");
-  ISOBAR_CHECK(!reads_token_files() || (valid_text_path.empty() && test_text_path.empty()),
+  ISOBAR_CHECK(!reads_documents() || (valid_text_path.empty() && test_text_path.empty()),
                origins.where(valid_text_path.empty() ? "test_text_path" : "valid_text_path"),
                " means nothing to token files, which have their own sets");
   for (const auto& [name, is_set] :
        {std::pair("eod_mask_loss", eod_mask_loss), std::pair("reset_position_ids", reset_position_ids),
         std::pair("reset_attention_mask", reset_attention_mask)})
-    ISOBAR_CHECK(reads_token_files() || !is_set, origins.where(name), " needs token files; a text has no documents");
-  const bool needs_table = reads_token_files() && tokenizer == TokenizerKind::characters;
+    ISOBAR_CHECK(reads_documents() || !is_set, origins.where(name), " needs token files; a text has no documents");
+  const bool needs_table = reads_documents() && tokenizer == TokenizerKind::characters;
   ISOBAR_CHECK(!needs_table || !tokenizer_model.empty(), origins.where("tokenizer"),
                " characters needs tokenizer_model to read token files");
   ISOBAR_CHECK(needs_table || tokenizer_model.empty(), origins.where("tokenizer_model"),

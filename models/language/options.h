@@ -11,7 +11,7 @@
 
 namespace isobar {
 
-enum class TokenizerKind : std::uint8_t { characters, bytes, gpt2_bpe };
+enum class TokenizerKind : std::uint8_t { characters, bytes, gpt2_bpe, numbers };
 
 template <>
 struct EnumNames<SplitRule> {
@@ -19,7 +19,7 @@ struct EnumNames<SplitRule> {
 };
 template <>
 struct EnumNames<TokenizerKind> {
-  static constexpr std::array names{"characters", "bytes", "gpt2_bpe"};
+  static constexpr std::array names{"characters", "bytes", "gpt2_bpe", "numbers"};
 };
 
 struct TextOptions {
@@ -28,8 +28,9 @@ struct TextOptions {
   std::string test_text_path;   // empty: no test set
   double valid_fraction = 0.1;
 
-  // Token files, instead of text: data_path with split, or paths for each set.
+  // Token files, instead of text: data_path with split, or paths for each set; or tokens that are made up.
   PathList data_path, train_token_path, valid_token_path, test_token_path;
+  bool mock_data = false;
   std::string split = "969,30,1";
   SplitRule split_rule = SplitRule::legacy;
   std::optional<std::int64_t> train_samples;  // null: those of the run
@@ -45,13 +46,14 @@ struct TextOptions {
 
   KeyTable keys();
 
-  // Error if they name their data in two ways, or in none that is whole.
+  // Error if they name their data in two ways, or in none that is whole, and for a tokenizer that lacks what it needs.
   void check_sources(const KeyOrigins& origins) const;
 
   bool has_paths_of_sets() const {
     return !train_token_path.empty() || !valid_token_path.empty() || !test_token_path.empty();
   }
-  bool reads_token_files() const { return !data_path.empty() || has_paths_of_sets(); }
+  // Samples of documents, of files or made up, in their own order (data/text/text_data.h).
+  bool reads_documents() const { return mock_data || !data_path.empty() || has_paths_of_sets(); }
 };
 
 }  // namespace isobar

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "data/no_samples.h"
+#include "data/text/byte_tokenizer.h"
 #include "data/text/character_tokenizer.h"
 #include "data/text/text_data.h"
 #include "data/text/token_file.h"
@@ -26,9 +28,11 @@ void add_training_facts(const TextOptions& options, TextInfo& info) {
   info.loss_rows = options.loss_rows;
 }
 
-TextInfo trained_info(const Tokenizer& tokenizer, const TextOptions& options, const std::string& trained_on) {
+TextInfo trained_info(const Tokenizer& tokenizer, const TextOptions& options, const LanguageSets& sets) {
   TextInfo info = text_info(tokenizer, *options.vocab_size, options.seq_length);
-  info.trained_on = trained_on;
+  info.trained_on = sets.trained_on;
+  info.order = sets.order;
+  info.most_samples = sets.most_samples;
   add_training_facts(options, info);
   return info;
 }
@@ -116,6 +120,13 @@ std::string LanguageRecipe::fill(const Tokenizer& tokenizer, KeyOrigins& origins
   return filler.summary();
 }
 
+void LanguageRecipe::fill_without_data(KeyOrigins& origins) {
+  KeyFiller filler(origins);
+  if (text.tokenizer == TokenizerKind::bytes) filler.fill("vocab_size", text.vocab_size, ByteTokenizer().size());
+  if (!text.vocab_size) return;
+  network_->fill(language_ports({.vocabulary = *text.vocab_size, .seq_length = text.seq_length}), filler);
+}
+
 // Of a run on token files: as many training samples as the run takes, unless the config says how many there are.
 std::array<std::int64_t, 3> LanguageRecipe::samples_of_sets(KeyOrigins& origins, const OpenRequest& request) {
   ISOBAR_CHECK(
@@ -128,20 +139,22 @@ std::array<std::int64_t, 3> LanguageRecipe::samples_of_sets(KeyOrigins& origins,
     KeyFiller(origins).fill("train_samples", text.train_samples, *request.iterations * batch);
   }
   const std::int64_t judged = text.eval_iters ? *text.eval_iters * batch : kAllSamples;
-  const bool has_test = !text.data_path.empty() || !text.test_token_path.empty();
+  const bool has_test = !text.has_paths_of_sets() || !text.test_token_path.empty();
   return {*text.train_samples, judged, has_test ? judged : 0};
 }
 
 std::unique_ptr<OpenedRecipe> LanguageRecipe::open(KeyOrigins& origins, const OpenRequest& request) {
   text.check_sources(origins);
-  const std::string whole = text.reads_token_files() ? "" : read_training_text(text);
+  const std::string whole = text.reads_documents() ? "" : read_training_text(text);
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_for(text, whole);
   std::vector<std::string> sentences;
   if (const std::string filled = fill(*tokenizer, origins); !filled.empty())
     sentences.push_back("from the data: " + filled);
-  LanguageSets sets = text.reads_token_files() ? open_token_files(text, *tokenizer, samples_of_sets(origins, request))
-                                               : open_texts(text, whole, *tokenizer);
-  const TextInfo info = trained_info(*tokenizer, text, sets.trained_on);
+  LanguageSets sets = text.reads_documents() ? open_token_files(text, *tokenizer, samples_of_sets(origins, request))
+                                             : open_texts(text, whole, *tokenizer);
+  if (sets.of(DataSplit::valid) == nullptr)  // eval_iters 0
+    sets.sets[1] = std::make_unique<NoSamples>("no validation set", sets.of(DataSplit::train)->layout());
+  const TextInfo info = trained_info(*tokenizer, text, sets);
   return std::make_unique<OpenedLanguage>(network_, std::move(sets), info, std::move(sentences));
 }
 
@@ -185,8 +198,13 @@ void OpenedLanguage::check_start(const GivenWeights& weights) const {
 void OpenedLanguage::check_resume(const GivenWeights& weights) const {
   check_start(weights);
   if (!describes_text(weights.settings)) return;
-  ISOBAR_CHECK(text_info_from(weights.settings).trained_on == info_.trained_on, train().name(),
-               ": this is not the text that ", weights.file.string(), " was trained on");
+  const TextInfo trained = text_info_from(weights.settings);
+  ISOBAR_CHECK(trained.trained_on == info_.trained_on, train().name(), ": this is not the text that ",
+               weights.file.string(), " was trained on");
+  ISOBAR_CHECK(trained.order == info_.order, train().name(), ": ", train().samples(),
+               " training samples would come in another order than those that ", weights.file.string(),
+               " was trained on: in that of ", info_.order, ", not of ", trained.order, "; that order has at most ",
+               trained.most_samples, " samples");
 }
 
 std::unique_ptr<Task> OpenedLanguage::make_task(const ComputeOptions& compute, Device device,
@@ -204,7 +222,7 @@ OpenedLanguageSplit::OpenedLanguageSplit(std::shared_ptr<const NetworkRecipe> ne
     : network_(std::move(network)), info_(trained_text_of(weights)) {
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options, info_);
   info_ = text_info(*tokenizer, info_.vocabulary, options.seq_length);
-  if (!options.reads_token_files()) {
+  if (!options.reads_documents()) {
     samples_ = open_text(options, split, *tokenizer);
     return;
   }

@@ -26,6 +26,8 @@ class LanguageRecipe : public Recipe {
   // --data is a file of text, or a token file without its ending.
   std::vector<std::pair<std::string, std::filesystem::path>> paths_in(const std::filesystem::path& file) const override;
   std::unique_ptr<OpenedRecipe> open(KeyOrigins& origins, const OpenRequest& request) override;
+  // vocab_size where the tokenizer has always as many, and the network's keys that follow from it and seq_length.
+  void fill_without_data(KeyOrigins& origins) override;
   std::unique_ptr<OpenedSplit> open_split(DataSplit split, const GivenWeights& weights) const override;
   // Error if vocab_size is left to the data.
   std::unique_ptr<TaskSource> on_shapes() const override;

@@ -56,11 +56,12 @@ TokenizerOptions tokenizer_options(const TextOptions& options) {
   return {.type = name_of_enum(options.tokenizer),
           .vocab_file = options.vocab_file,
           .merge_file = options.merge_file,
-          .model = options.tokenizer_model};
+          .model = options.tokenizer_model,
+          .numbers = options.tokenizer == TokenizerKind::numbers ? options.vocab_size.value_or(1) - 1 : 0};
 }
 
 std::unique_ptr<Tokenizer> tokenizer_for(const TextOptions& options, const std::string& text) {
-  if (options.reads_token_files() || options.tokenizer != TokenizerKind::characters)
+  if (options.reads_documents() || options.tokenizer != TokenizerKind::characters)
     return open_tokenizer(tokenizer_options(options));
   std::set<char32_t> characters;
   add_characters(text, characters);
@@ -95,6 +96,7 @@ LanguageSets open_token_files(const TextOptions& options, const Tokenizer& token
        .split = options.split,
        .rule = options.split_rule,
        .paths = {options.train_token_path.words, options.valid_token_path.words, options.test_token_path.words},
+       .is_mock = options.mock_data,
        .seq_length = options.seq_length,
        .samples = samples,
        .may_lack_test = true,
@@ -105,7 +107,10 @@ LanguageSets open_token_files(const TextOptions& options, const Tokenizer& token
        .vocabulary = tokenizer.size(),
        .eod = tokenizer.specials().eod,
        .fingerprint = fingerprint_text(tokenizer.fingerprint())});
-  LanguageSets opened{.trained_on = fingerprint_text(data.trained_on), .notes = std::move(data.notes)};
+  LanguageSets opened{.trained_on = fingerprint_text(data.trained_on),
+                      .order = std::move(data.order),
+                      .most_samples = data.most_samples,
+                      .notes = std::move(data.notes)};
   std::ranges::move(data.sets, opened.sets.begin());
   return opened;
 }

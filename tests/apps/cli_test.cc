@@ -407,6 +407,21 @@ TEST_CASE("mesh --config tells what each rank holds") {
   check_error(in_shell("mesh --dp 2 --tp 2 --shard-optimizer 4"), "the 2 ranks that share the optimizer");
 }
 
+TEST_CASE("mesh --config fills what the data of a language model would not be asked for") {
+  const auto held = [](const std::string& more) {
+    return in_shell("mesh --tp 2 --config gpt2 --device cpu --set depth=1 --set embed_dim=32 --set num_heads=4 " +
+                    more);
+  };
+  const std::string given = held("--set seq_length=48 --set positions=48").out;
+  CHECK_THAT(given, ContainsSubstring("parameters"));
+  CHECK(held("--set seq_length=48 --set positions=null").out == given);
+  CHECK(held("--set seq_length=48 --set positions=64").out != given);
+  const std::string bytes =
+      "--set tokenizer=bytes --set vocab_file= --set merge_file= --set positions=null --set vocab_size=";
+  CHECK(held(bytes + "null").out == held(bytes + "258").out);
+  check_error(held("--set vocab_size=null"), "vocab_size in --set is null where no data can fill it");
+}
+
 TEST_CASE("mesh --config tells what a step needs") {
   const std::string step = in_shell("mesh --dp 2 --tp 2 --config mp").out;
   CHECK_THAT(step, ContainsSubstring("A step of rank 0 on cuda, predicted:\n") && ContainsSubstring(" at the peak") &&

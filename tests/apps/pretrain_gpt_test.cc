@@ -74,6 +74,36 @@ std::vector<std::string> megatron_lines(const std::string& out) {
   return lines;
 }
 
+// Flags of a run on made-up data, but for its length.
+std::string mock_flags(const std::string& more) {
+  return "--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --max-position-embeddings 16 "
+         "--micro-batch-size 4 --lr 1e-2 --lr-decay-style constant --log-interval 4 --eval-interval 8 --device cpu "
+         "--threads 1 --mock-data --tokenizer-type NullTokenizer --vocab-size 4095 --save-interval 4 " +
+         more;
+}
+
+struct Span {
+  std::string name;
+  std::int64_t begin = 0, end = 0;  // nanoseconds
+};
+
+// The complete events of a trace, in their order; checks what viewers need of each.
+std::vector<Span> spans_in(const json& trace) {
+  std::vector<Span> spans;
+  for (const json& event : trace.at("traceEvents")) {
+    CHECK(event.at("name").is_string());
+    CHECK(event.at("pid").is_number_integer());
+    CHECK(event.at("tid").is_number_integer());
+    if (event.at("ph") == "M") continue;
+    CHECK(event.at("ph") == "X");
+    const double begin = event.at("ts"), length = event.at("dur");
+    CHECK(begin >= 0);
+    CHECK(length >= 0);
+    spans.push_back({event.at("name"), std::llround(begin * 1e3), std::llround((begin + length) * 1e3)});
+  }
+  return spans;
+}
+
 std::vector<double> losses_in(const std::filesystem::path& run) {
   std::vector<double> losses;
   for (const json& line : metrics_of(run))
@@ -196,6 +226,165 @@ TEST_CASE("pretrain-gpt: a run that pauses, is stopped or goes back ends with th
   std::ofstream(here.path("paused/latest_checkpointed_iteration.txt")) << "6";
   here.done(again("paused", ""));
   CHECK(tensors_of(here.file("paused/iter_0000012/model.safetensors")) == tensors_of(weights));
+}
+
+TEST_CASE("pretrain-gpt: a run that is made longer is the longer one, where the order of samples is the same") {
+  const SmallCourse here;
+  // 54 documents of 3,500 to 4,000 tokens in all: more than 96 samples of 16, and fewer than 320.
+  const std::string longer = "--train-iters 20 ";
+  here.done(here.pretrain("whole", longer));
+  here.done(here.pretrain("grown"));
+  const std::string load = "--load " + here.path("grown").string() + " ";
+  const Outcome refused = here.pretrain("grown", load + "--train-iters 4000");
+  CHECK(refused.status == 1);
+  CHECK_THAT(refused.err, ContainsSubstring("32000 training samples would come in another order than those that"));
+  CHECK_THAT(refused.err, ContainsSubstring("not of 1 epoch; that order has at most "));
+  here.done(here.pretrain("grown", load + longer));
+  CHECK(losses_in(here.path("grown")) == losses_in(here.path("whole")));
+  const auto tensors_of = [](const std::string& file) { return file.substr(file.find("}}")); };
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+    CHECK(tensors_of(here.file(concat("grown/iter_0000020/", file))) ==
+          tensors_of(here.file(concat("whole/iter_0000020/", file))));
+  const json state = json::parse(here.file("grown/iter_0000020/state.json")),
+             expected = json::parse(here.file("whole/iter_0000020/state.json"));
+  CHECK(state.at("cursor") == expected.at("cursor"));
+  CHECK(state.at("samples") == 160);
+  CHECK(here.pretrain("grown", load + "--train-iters 16").status == 0);  // it is longer already
+}
+
+TEST_CASE("pretrain-gpt: a token that the vocabulary does not have is told by its file and its place") {
+  const SmallCourse here;
+  constexpr std::int64_t kSequence = 2, kPlace = 3;
+  std::int64_t token = kPlace;
+  {
+    std::ifstream index(here.path("small_text_document.idx"), std::ios::binary);
+    index.seekg(34);  // behind the header
+    std::int32_t length = 0;
+    for (int sequence = 0; sequence < kSequence; ++sequence) {
+      index.read(reinterpret_cast<char*>(&length), sizeof length);
+      token += length;
+    }
+  }
+  for (const std::uint16_t wrong : {std::uint16_t{258}, std::uint16_t{65535}}) {
+    std::fstream tokens(here.path("small_text_document.bin"), std::ios::binary | std::ios::in | std::ios::out);
+    tokens.seekp(2 * token);
+    tokens.write(reinterpret_cast<const char*>(&wrong), sizeof wrong);
+    tokens.close();
+    const Outcome run = here.pretrain("run", "--ranks 2");
+    CHECK(run.status == 1);
+    CHECK(run.err == concat("isobar: ", here.path("small_text_document").string(), ".bin: token ", wrong,
+                            " is outside the vocabulary of 258 (sequence 2, place 3)\n"));
+    CHECK(!std::filesystem::exists(here.path("run")));
+  }
+}
+
+TEST_CASE("pretrain-gpt: without validation there is none, and the last weights are those of the run") {
+  const SmallCourse here;
+  for (const std::string format : {"legacy", "core"}) {
+    const Outcome run = here.pretrain("run", "--eval-iters 0 --overwrite --log-format " + format);
+    here.done(run);
+    CHECK_THAT(run.out, !ContainsSubstring("validation loss"));
+    CHECK_THAT(run.out, ContainsSubstring("    validation: 0\n    test:       0\n"));
+    const std::size_t ends = run.out.find("[after training is done] datetime: ");
+    REQUIRE(ends != std::string::npos);
+    CHECK(ends > run.out.find(" iteration       12/      12 |"));
+    CHECK(ends < run.out.find("saving checkpoint at iteration      12 to "));
+    for (const json& line : metrics_of(here.path("run"))) CHECK(line.at("event") == "train");
+    const json summary = json::parse(here.file("run/summary.json"));
+    CHECK(summary.at("val_loss").is_null());
+    CHECK(summary.at("iterations") == 12);
+    CHECK(!std::filesystem::exists(here.path("run/best")));
+  }
+  const auto text_of = [&](const std::string& weights) {
+    const Outcome text =
+        here.command("generate --weights " + here.path(weights).string() + " --prompt alpha --max-tokens 12 --seed 3");
+    here.done(text);
+    return text.out;
+  };
+  CHECK(text_of("run") == text_of("run/iter_0000012"));
+  CHECK(text_of("run") != text_of("run/iter_0000006"));
+  // The same updates as with validations; and a validation that is owed can be left out.
+  here.done(here.pretrain("judged"));
+  CHECK(losses_in(here.path("run")) == losses_in(here.path("judged")));
+  here.done(here.pretrain("paused", "--exit-interval 5 --eval-iters 0"));
+  here.done(here.pretrain("paused", "--eval-iters 1 --load " + here.path("paused").string()));
+  CHECK(losses_in(here.path("paused")) == losses_in(here.path("judged")));
+  CHECK(std::filesystem::exists(here.path("paused/best")));
+}
+
+TEST_CASE("pretrain-gpt: made-up data take no file") {
+  const SmallRuns here("");
+  const auto pretrain = [&](const std::string& run, const std::string& more) {
+    return here.command("pretrain-gpt " + mock_flags("--save " + here.path(run).string() + " " + more));
+  };
+  const Outcome run = pretrain("run", "--train-iters 60 --eval-iters 1");
+  here.done(run);
+  CHECK_THAT(run.out, ContainsSubstring(" > padded vocab (size: 4096) with 0 dummy tokens (new size: 4096)\n"));
+  CHECK_THAT(run.out, ContainsSubstring("    train:      240\n    validation: 4\n    test:       4\n"));
+  const std::vector<double> losses = losses_in(here.path("run"));
+  CHECK(losses.front() == Approx(std::log(4096.0)).margin(0.3));
+  CHECK(losses.back() < losses.front() - 0.08);
+  here.done(pretrain("two",
+                     "--train-iters 12 --eval-iters 1 --ranks 2 --global-batch-size 8 --micro-batch-size 4 "
+                     "--exit-interval 4"));
+  here.done(here.command("generate --weights " + here.path("run").string() + " --prompt \"5 6 7\" --max-tokens 2"));
+  CHECK_THAT(pretrain("both", "--train-iters 2 --data-path x").err,
+             ContainsSubstring("--mock-data takes the place of"));
+  CHECK_THAT(pretrain("small", "--train-iters 2 --vocab-size 4000").err,
+             ContainsSubstring("mock data has tokens up to 4094, but the vocabulary has only 4001"));
+  CHECK_THAT(pretrain("none", "--train-iters 2 --tokenizer-type bytes").err,
+             ContainsSubstring("mock data has tokens up to 4094, but the vocabulary has only 258"));
+}
+
+TEST_CASE("pretrain-gpt: the trace of a run is one that viewers open, its events one within another") {
+  const SmallCourse here;
+  const Outcome run = here.pretrain(
+      "run", "--ranks 2 --profile-execution True --profile-name P --tensorboard-dir " + here.path("tb").string());
+  here.done(run);
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(here.path("tb/P"))) files.push_back(entry.path());
+  REQUIRE(files.size() == 1);
+  const json trace = json::parse(read_file(files[0]));
+  const std::vector<Span> spans = spans_in(trace);
+  std::vector<Span> around;  // the innermost one last
+  int steps = 0, inner = 0, messages = 0;
+  for (const Span& span : spans) {
+    while (!around.empty() && around.back().end <= span.begin) around.pop_back();
+    INFO(span.name << " from " << span.begin << " to " << span.end);
+    if (!around.empty()) CHECK(span.end <= around.back().end);
+    const bool is_step = span.name.starts_with("ProfilerStep#");
+    CHECK((!is_step || around.empty()));
+    steps += is_step ? 1 : 0;
+    inner += around.empty() ? 0 : 1;  // ranks agree on a loss between two steps
+    messages += span.name.find("all_reduce over dp") != std::string::npos ? 1 : 0;
+    around.push_back(span);
+  }
+  CHECK(steps == 2);
+  CHECK(inner > 100);
+  CHECK(messages >= 2);
+}
+
+TEST_CASE("pretrain-gpt: the memory of a step, predicted before it and counted after it") {
+  const SmallCourse here;
+  const Outcome run = here.pretrain("run",
+                                    "--log-format core --eval-iters 0 --train-iters 1 --lr-warmup-fraction 0 "
+                                    "--log-interval 1");
+  here.done(run);
+  std::smatch told, counted;
+  REQUIRE(std::regex_search(run.out, told,
+                            std::regex(R"(Theoretical memory footprints: weight and optimizer=([0-9.]+) MB, )"
+                                       R"(activation=([0-9.]+) MB, total=([0-9.]+) MB\n)")));
+  REQUIRE(std::regex_search(run.out, counted,
+                            std::regex(R"(memory \(MB\) \| allocated: ([0-9.]+) \| max allocated: ([0-9.]+) )")));
+  CHECK(std::stod(told[3]) == Approx(std::stod(counted[2])).margin(0.006));
+  CHECK(std::stod(told[1]) == Approx(std::stod(counted[1])).margin(0.006));
+  CHECK(std::stod(told[2]) > 0.05);
+  CHECK(run.out.find("Theoretical memory") < run.out.find("[before the start of training step]"));
+  CHECK_THAT(run.out, ContainsSubstring("memory of a step, predicted: "));
+  const Outcome legacy = here.pretrain("legacy", "--train-iters 1 --ranks 2 --micro-batch-size 4");
+  here.done(legacy);
+  CHECK_THAT(legacy.out, !ContainsSubstring("Theoretical"));
+  CHECK_THAT(legacy.out, ContainsSubstring("memory of a step, predicted for rank 0: "));
 }
 
 TEST_CASE("pretrain-gpt: tags of TensorBoard, by iterations and by samples") {

@@ -60,13 +60,17 @@ TEST_CASE("trace: a file of Chrome's format under the name that PyTorch's plugin
   CHECK(file.filename().string().ends_with(".pt.trace.json"));
   const auto json = nlohmann::json::parse(read_file(file));
   const auto& list = json.at("traceEvents");
-  REQUIRE(list.size() == events.size());
-  CHECK(list[0].at("cat") == "user_annotation");
-  CHECK(list[1].at("cat") == "cpu_op");
-  CHECK(list[1].at("ph") == "X");
-  CHECK(list[1].at("ts") == testing::Approx(1e4));
-  CHECK(list[1].at("dur") == testing::Approx(5e4));
-  CHECK(list[1].at("args").at("flops") == 5e9);
+  REQUIRE(list.size() == 2 + events.size());
+  CHECK(list[0].at("name") == "process_name");
+  CHECK(list[0].at("ph") == "M");
+  CHECK(list[1].at("name") == "thread_name");
+  CHECK(list[1].at("args").at("name") == "steps on cpu");
+  CHECK(list[2].at("cat") == "user_annotation");
+  CHECK(list[3].at("cat") == "cpu_op");
+  CHECK(list[3].at("ph") == "X");
+  CHECK(list[3].at("ts") == 1e4);
+  CHECK(list[3].at("dur") == 5e4);
+  CHECK(list[3].at("args").at("flops") == 5e9);
 
   const Lines table = kernel_table(events);
   REQUIRE(table.size() == 4);

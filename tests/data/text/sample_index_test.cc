@@ -340,6 +340,37 @@ TEST_CASE("blend: lists with and without weights") {
   CHECK(samples_of_part(1000, 1.0 / 3, true) == 336);
 }
 
+// For every number of samples: the order is that of its largest number, whole, and another one beyond it.
+TEST_CASE("sample index: as many samples as keep the order") {
+  const Lengths lengths{5, 3, 7, 2, 9, 4, 1, 6};  // 37 tokens
+  const auto index_of = [&](std::int64_t samples, std::int64_t length) {
+    return SampleIndex({.lengths = lengths, .last = std::ssize(lengths), .seq_length = length, .samples = samples});
+  };
+  const auto order_of = [](const SampleIndex& index, std::int64_t samples) {
+    std::vector<SamplePlace> places;
+    for (std::int64_t k = 0; k < samples; ++k)
+      places.push_back(index.place(index.shuffle()[static_cast<std::size_t>(k)]));
+    return places;
+  };
+  int apart = 0, raised = 0;
+  for (const std::int64_t length : {1, 3, 4, 7, 20})
+    for (std::int64_t samples = 1; samples <= 120; ++samples) {
+      INFO(length << " tokens, " << samples << " samples");
+      const SampleIndex index = index_of(samples, length);
+      const std::int64_t most = index.most_samples();
+      REQUIRE(most >= samples);
+      const SampleIndex longest = index_of(most, length);
+      CHECK(longest.most_samples() == most);
+      CHECK(order_of(longest, samples) == order_of(index, samples));
+      const SampleIndex beyond = index_of(most + 1, length);
+      CHECK((beyond.epochs() != index.epochs() || beyond.is_last_epoch_apart() != index.is_last_epoch_apart()));
+      apart += index.is_last_epoch_apart() ? 1 : 0;
+      raised += most > samples ? 1 : 0;
+    }
+  CHECK(apart > 50);
+  CHECK(raised > 200);
+}
+
 TEST_CASE("mock data: the lengths and tokens of Megatron's") {
   const MockDocuments mock(50256, 50257);
   CHECK(mock.lengths().size() == 100000);
@@ -391,6 +422,18 @@ TEST_CASE("text data: the sets of a split, of paths of their own, of a blend, an
                                               b + ", which has only 166 in one epoch; give weights"));
   options.data_path = {"3", a, "1", b};
   CHECK(sets()[0]->samples() == 167);  // more than one epoch
+  // 126 samples of a, which has 111 an epoch, and 42 of the 55 of b, with the reserve of half a percent. b is the first
+  // to run out: .25 * 218 * 1.005 = 54.8.
+  CHECK(open_text_data(options).order == "1 epoch and one apart, 1 epoch");
+  const std::int64_t most = open_text_data(options).most_samples;
+  const std::uint64_t same = open_text_data(options).trained_on;
+  CHECK(most == 218);
+  options.samples[0] = most;
+  CHECK(open_text_data(options).order == "1 epoch and one apart, 1 epoch");
+  CHECK(open_text_data(options).trained_on == same);
+  options.samples[0] = most + 1;
+  CHECK(open_text_data(options).order != "1 epoch and one apart, 1 epoch");
+  options.samples[0] = 167;
   options.data_path = {a, other};
   CHECK_THROWS_WITH(sets(), other + " was made by another tokenizer: its bytes 2, the run's 1");
   options.data_path = {};
@@ -407,6 +450,17 @@ TEST_CASE("text data: the sets of a split, of paths of their own, of a blend, an
   options.eod = 50256;
   options.samples = {10, 10, 10};
   CHECK(sets()[2]->name() == "mock data");
+  // From numpy.random: lengths of default_rng(0), documents 0 to 33,333 and then samples shuffled by RandomState(1234).
+  options.vocabulary = 4096;
+  options.eod = 4095;
+  options.seq_length = 16;
+  const auto tokens_of = [&](std::int64_t sample) { return Lengths(sample_of(*sets()[0], sample)["tokens"]); };
+  CHECK(tokens_of(0) ==
+        Lengths{1361, 1362, 1363, 1364, 1365, 1366, 1367, 1368, 1369, 1370, 1371, 1372, 1373, 1374, 1375, 1376, 1377});
+  CHECK(tokens_of(6) == Lengths{2239, 4095, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
+  const std::uint64_t whole = open_text_data(options).trained_on;
+  options.seq_length = 17;
+  CHECK(open_text_data(options).trained_on != whole);
   options.data_path = {a};
   CHECK_THROWS_WITH(sets(), ContainsSubstring("2 are given"));
 }

@@ -3,6 +3,7 @@
 
 #include "data/text/byte_tokenizer.h"
 #include "data/text/character_tokenizer.h"
+#include "data/text/number_tokenizer.h"
 #include "kernels/common/check.h"
 #include "tests/data/text/small_tokenizer.h"
 #include "tests/harness/testing.h"
@@ -24,6 +25,25 @@ TEST_CASE("byte tokenizer: an id for each byte, and two more") {
   CHECK(tokenizer.bytes_of(256) == 0);
   CHECK_THROWS_WITH(tokenizer.encode("\xff"), "byte 1 is not UTF-8");
   CHECK_THROWS_WITH(tokenizer.bytes_of(258), "token 258 is outside the vocabulary of 258 tokens");
+}
+
+TEST_CASE("number tokenizer: numbers between white space, and one id more") {
+  const NumberTokenizer tokenizer(1000);
+  CHECK(tokenizer.encode(" 7\t999\n\n0 ") == std::vector{7, 999, 0});
+  CHECK(tokenizer.encode(" \n").empty());
+  CHECK(tokenizer.decode(std::vector{7, 999, 1000, 0}) == "7 999 <|eod|> 0");
+  CHECK(tokenizer.size() == 1001);
+  CHECK(tokenizer.specials() == Specials{.eod = 1000, .pad = -1});
+  CHECK(tokenizer.bytes_of(999) == 4);
+  CHECK(tokenizer.bytes_of(1000) == 0);
+  CHECK(tokenizer.fingerprint() != NumberTokenizer(1001).fingerprint());
+  CHECK_THROWS_WITH(tokenizer.encode("1 1000"), "\"1000\" at byte 3 is no number from 0 to 999");
+  for (const char* word : {"-1", "1.5", "x", "+1", "99999999999999999999", "0x1", "<|eod|>"})
+    CHECK_THROWS_WITH(tokenizer.encode(word), ContainsSubstring("is no number from 0 to 999"));
+  CHECK_THROWS_WITH(tokenizer.encode("\xff"), "byte 1 is not UTF-8");
+  CHECK_THROWS_WITH(tokenizer.decode(std::vector{1001}), "token 1001 is outside the vocabulary of 1001 tokens");
+  CHECK_THROWS_WITH(NumberTokenizer(0), "tokenizer numbers: 0 is no number of tokens");
+  CHECK_THROWS_WITH(NumberTokenizer((std::int64_t{1} << 31) - 1), ContainsSubstring("is no number of tokens"));
 }
 
 TEST_CASE("character tokenizer: a table of the text's characters, sorted") {
@@ -70,6 +90,9 @@ TEST_CASE("tokenizer options: a type, and the files that it needs") {
   CHECK(open({.type = "GPT2BPETokenizer", .vocab_file = files.vocab(), .merge_file = files.merges()})->type() ==
         "gpt2_bpe");
   CHECK(open({.type = "bytes"})->type() == "bytes");
+  CHECK(open({.type = "NullTokenizer", .numbers = 10})->size() == 11);
+  CHECK_THROWS_WITH(open({.type = "numbers"}), "tokenizer numbers needs --vocab-size, how many numbers there are");
+  CHECK_THROWS_WITH(open({.type = "bytes", .numbers = 1}), "--vocab-size means nothing to tokenizer bytes");
   CHECK_THROWS_WITH(open({.vocab_file = files.vocab()}), "tokenizer gpt2_bpe needs --merge-file");
   CHECK_THROWS_WITH(open({.merge_file = files.merges()}), "tokenizer gpt2_bpe needs --vocab-file");
   CHECK_THROWS_WITH(open({.type = "characters"}), "tokenizer characters needs --tokenizer-model");

@@ -216,7 +216,16 @@ TEST_CASE("token files: a run goes on with the files, the split and the order th
   const GivenWeights weights{"w.safetensors", data->make_task({}, Device{})->settings()};
   CHECK_NOTHROW(files.opened({assigned("data_path", a)})->check_resume(weights));
   CHECK_NOTHROW(files.opened({assigned("data_path", a), "eval_iters=1"})->check_resume(weights));
-  for (const std::string other : {"split=\"7,2,1\"", "data_seed=1", "train_samples=14", "eod_mask_loss=true"}) {
+  // More samples in the same order, up to all of an epoch; beyond it the first ones would be others.
+  for (const std::string same : {"train_samples=14", "train_samples=23", "train_samples=1"})
+    CHECK_NOTHROW(files.opened({assigned("data_path", a), same})->check_resume(weights));
+  const auto longer = files.opened({assigned("data_path", a), "train_samples=24"});
+  CHECK_NOTHROW(longer->check_start(weights));
+  CHECK(
+      testing::error_of([&] { longer->check_resume(weights); }) ==
+      a + ": 24 training samples would come in another order than those that w.safetensors was trained on: in that of "
+          "1 epoch and one apart, not of 1 epoch; that order has at most 23 samples");
+  for (const std::string other : {"split=\"7,2,1\"", "data_seed=1", "seq_length=3", "eod_mask_loss=true"}) {
     INFO(other);
     const auto changed = files.opened({assigned("data_path", a), other});
     CHECK_NOTHROW(changed->check_start(weights));
@@ -225,6 +234,59 @@ TEST_CASE("token files: a run goes on with the files, the split and the order th
   }
   files.write("a", 20, 7);
   CHECK_THROWS(files.opened({assigned("data_path", a)})->check_resume(weights));
+}
+
+TEST_CASE("token files: a run without validation, and one on documents that are made up") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 20, 6);
+  const auto data = files.opened({assigned("data_path", a), "eval_iters=0"});
+  CHECK(data->valid().samples() == 0);
+  CHECK(data->test() == nullptr);
+  Loaders loaders(data->train(), data->valid(), {}, {.global_batch_size = 2}, 5, Device{});
+  CHECK_NOTHROW(loaders.try_first_batches());
+  CHECK(loaders.valid().samples() == 0);
+  CHECK_THAT(testing::error_of([&] { read_batch(data->valid(), std::vector<std::int64_t>{0}); }),
+             ContainsSubstring("no validation set: sample 0 of none is asked for"));
+
+  const std::vector<std::string> mock{"mock_data=true", "tokenizer=numbers", "vocab_size=4096", "eval_iters=2"};
+  const auto made_up = files.opened(mock);
+  CHECK(made_up->train().name() == "mock data");
+  CHECK(made_up->train().samples() == 12);
+  CHECK(made_up->valid().samples() == 4);
+  REQUIRE(made_up->test() != nullptr);
+  CHECK(made_up->test()->samples() == 4);
+  const auto refused = [&](const std::string& other, const std::string& why) {
+    std::vector<std::string> assignments = mock;
+    assignments.push_back(other);
+    CHECK_THAT(files.refusal(assignments), ContainsSubstring(why));
+  };
+  refused(assigned("data_path", a), "mock_data in --set takes the place of token files, but data_path names some");
+  refused("vocab_size=null", "tokenizer in --set numbers needs vocab_size");
+  refused("vocab_size=4000", "mock data has tokens up to 4094, but the vocabulary has only 4000");
+  refused("tokenizer=bytes", "mock data has tokens up to 4094, but the vocabulary has only 258");
+}
+
+TEST_CASE("token files: a run that has another number of samples goes on with the next one, or not at all") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 20, 6);
+  const auto loaders_of = [&](const OpenedRecipe& data, BatchOptions batch) {
+    return Loaders(data.train(), data.valid(), {}, batch, 5, Device{});
+  };
+  const auto now = files.opened({assigned("data_path", a), "train_samples=20"});
+  const Loaders loaders = loaders_of(*now, {.global_batch_size = 4, .grad_accumulation = 2});  // 10 parts
+  CHECK(loaders.moved({0, 5}, 13) == Cursor{0, 5});
+  CHECK(loaders.moved({1, 0}, 13) == Cursor{0, 6});  // 3 batches; the 13th sample was left out
+  CHECK(loaders.moved({0, 6}, 13) == Cursor{0, 6});
+  CHECK(loaders.moved({0, 10}, 23) == Cursor{1, 0});
+  CHECK_THROWS_WITH(loaders.moved({1, 1}, 13),
+                    "the training set had 13 samples, and now has 20; this run has used all "
+                    "of them");
+  CHECK_THROWS_WITH(loaders.moved({2, 0}, 13), ContainsSubstring("used all of them"));
+  CHECK_THROWS_WITH(loaders.moved({0, 11}, 24), ContainsSubstring("used more of them"));
+  const Loaders keeping = loaders_of(*now, {.global_batch_size = 4, .incomplete_batch = IncompleteBatch::keep});
+  CHECK(keeping.moved({1, 0}, 12) == Cursor{0, 3});
+  CHECK(keeping.moved({0, 3}, 13) == Cursor{0, 3});
+  CHECK_THROWS_WITH(keeping.moved({1, 0}, 13), ContainsSubstring("used all of them"));  // its last batch had one sample
 }
 
 TEST_CASE("token files: one set is opened to judge weights by it, whole") {

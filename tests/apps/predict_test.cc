@@ -453,6 +453,7 @@ TEST_CASE("predict: outputs replace no input, no data and no file of the run") {
   refused("out.h5", "--scores " + here.at("run/summary.json"),
           "--scores " + here.at("run/summary.json") + " would replace a file of the run");
   refused("out.h5", "--scores " + here.at("out.h5"), "--out and --scores are both");
+  refused("out.h5", "--scores " + here.at("data/../out.h5"), "--out and --scores are both");  // spelled otherwise
   CHECK(here.file("data/valid/box.h5") == box);
 }
 

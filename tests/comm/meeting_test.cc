@@ -11,11 +11,14 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
+#include <csignal>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <mutex>
@@ -821,9 +824,40 @@ TEST_CASE("meeting: each rank hears which one of its host it is") {
         }
         meeting.leave();
       },
-      [](RankDescription& me) { me.host_identity = me.rank < 3 ? "boot1" : "boot2"; });
-  CHECK(local == std::vector<int>{0, 1, 2, 0});
-  CHECK(of == std::vector<int>{3, 3, 3, 1});
+      [](RankDescription& me) { me.host_identity = me.rank == 1 ? "boot2" : "boot1"; });
+  CHECK(local == std::vector<int>{0, 0, 1, 2});
+  CHECK(of == std::vector<int>{3, 1, 3, 3});
+}
+
+// A signal must reach the rank's own threads: those stop the run.
+TEST_CASE("meeting: its threads take no signals, and a rank takes those that it took before") {
+  const auto blocked = [] {
+    sigset_t signals = {};
+    pthread_sigmask(SIG_SETMASK, nullptr, &signals);
+    std::vector<int> all;
+    for (int signal = 1; signal < NSIG; ++signal)
+      if (sigismember(&signals, signal) == 1) all.push_back(signal);
+    return all;
+  };
+  std::barrier<> both(2);
+  std::mutex mutex;
+  meet(2, [&](Meeting& meeting, int rank) {
+    const std::vector<int> mine = blocked();
+    both.arrive_and_wait();
+    if (rank == 0) {
+      int deaf = 0;
+      for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::ifstream status(task.path() / "status");
+        for (std::string line; std::getline(status, line);)
+          if (line.starts_with("SigBlk:")) deaf += std::stoull(line.substr(7), nullptr, 16) >> (SIGTERM - 1) & 1;
+      }
+      CHECK(deaf == 2);  // one of each rank
+    }
+    both.arrive_and_wait();
+    meeting.leave();
+    const std::lock_guard lock(mutex);
+    CHECK(mine.empty());
+  });
 }
 
 TEST_CASE("meeting: only one rank of a host says that rank 0 cannot be reached") {

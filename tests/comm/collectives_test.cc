@@ -188,6 +188,25 @@ TEST_CASE("collectives: a prediction differs from the count by its calls or by i
   CHECK_THAT(compare(predicted, counted), ContainsSubstring("differs"));
 }
 
+TEST_CASE("collectives: a ledger as people read it") {
+  CommLedger ledger;
+  CHECK(to_text(ledger).empty());
+  ledger.add("dp", Verb::all_reduce, 2, 80);
+  ledger.add("tp", Verb::barrier, 1, 0);
+  ledger.add("tp", Verb::broadcast, 0, 0);
+  CHECK(to_text(ledger) ==
+        "group     verb                 calls             bytes\n"
+        "dp        all_reduce               2                80\n"
+        "tp        barrier                  1                 0\n");
+  ledger.add("tp", Verb::all_gather, 3, 4);
+  CHECK(ledger.total() == Traffic{6, 84});
+  CommLedger counted;
+  counted.add("tp", Verb::barrier, 1, 0);
+  CHECK(compare(counted, counted) ==
+        "group     verb                 calls   bytes predicted     calls     bytes counted\n"
+        "tp        barrier                  1                 0         1                 0\n");
+}
+
 TEST_CASE("collectives: each rank counts its own memory") {
   Findings findings;
   run_ranks({.ranks = 4}, [&](const Communicator& world) {
@@ -361,6 +380,23 @@ TEST_CASE("a planted fault is of one rank and one call, in whole numbers") {
   for (const char* wrong : {"rank=1,2 call=3 do=die", "rank=1x call=2 do=die", "rank=1 call=2.5 do=die",
                             "rank=-1 call=2 do=die", "rank=1 call=0 do=die", "rank= call=1 do=die", "call=1 do=die"})
     CHECK_THROWS_WITH(Fault::parse(wrong), ContainsSubstring("ISOBAR_FAULT"));
+  const Fault fault = Fault::parse("do=slow:2.5 call=7 rank=3");
+  CHECK(fault.rank == 3);
+  CHECK(fault.call == 7);
+  using Kind = Fault::Kind;
+  CHECK(fault.kind == Kind::slow);
+  CHECK(fault.seconds == 2.5);
+  for (const auto& [name, kind] : {std::pair("die", Kind::die), std::pair("throw", Kind::fail),
+                                   std::pair("hang", Kind::hang), std::pair("slow", Kind::slow),
+                                   std::pair("garble", Kind::wrong_count), std::pair("skew", Kind::skew)})
+    CHECK(Fault::parse(concat("rank=1 call=1 do=", name)).kind == kind);
+  CHECK_THROWS_WITH(Fault::parse("rank=1 call=1 do=explode"),
+                    ContainsSubstring("'explode' is not one of die, throw, hang, slow:SECONDS, garble, skew"));
+  CHECK_THROWS_WITH(Fault::parse("rank=1 calls=1 do=die"), ContainsSubstring("'calls' is not one of rank, call, do"));
+  const testing::EnvironmentVariable empty("ISOBAR_FAULT", "");
+  CHECK(!Fault::from_environment());
+  const testing::EnvironmentVariable none("ISOBAR_FAULT", nullptr);
+  CHECK(!Fault::from_environment());
 }
 
 TEST_CASE("a planted fault counts the calls of all groups of its rank") {

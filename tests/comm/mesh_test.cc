@@ -9,6 +9,7 @@
 #include "comm/parallel.h"
 #include "comm/pieces.h"
 #include "comm/thread_ranks.h"
+#include "kernels/common/check.h"
 #include "tests/harness/findings.h"
 #include "tests/harness/testing.h"
 
@@ -79,6 +80,29 @@ TEST_CASE("mesh: 8,192 ranks are told in a few lines") {
         "tp: 2048 groups of 4: {0-3} {4-7} {8-11} ... {8188-8191}\n"
         "cp: 8192 groups of 1: {0} {1} {2} ... {8191}\n"
         "dp groups: {0,4,... 8188} {1,5,... 8189} {2,6,... 8190} {3,7,... 8191}\n");
+}
+
+TEST_CASE("mesh: small ones are told rank by rank, and up to eight groups whole") {
+  CHECK(to_text(Mesh({.dp = 2, .tp = 2}, "tp-dp")) ==
+        "  rank    tp    dp\n"
+        "     0     0     0\n"
+        "     1     1     0\n"
+        "     2     0     1\n"
+        "     3     1     1\n"
+        "tp groups: {0,1} {2,3}\n"
+        "dp groups: {0,2} {1,3}\n");
+  CHECK_THAT(to_text(Mesh({.dp = 32}, "dp")), ContainsSubstring("\n    31    31\n"));
+  CHECK(to_text(Mesh({.dp = 33}, "dp")) == "dp groups: {0-32}\n");
+  CHECK_THAT(to_text(Mesh({.dp = 8, .tp = 2}, "tp-dp")),
+             ContainsSubstring("tp groups: {0,1} {2,3} {4,5} {6,7} {8,9} {10,11} {12,13} {14,15}\n"));
+  CHECK_THAT(to_text(Mesh({.dp = 9, .tp = 2}, "tp-dp")),
+             ContainsSubstring("tp: 9 groups of 2: {0,1} {2,3} {4,5} ... {16,17}\n"));
+}
+
+TEST_CASE("mesh: more ranks than a run may have are refused") {
+  CHECK(Mesh({.dp = kMaxRanks / 4, .tp = 4}, "tp-dp").world_size() == kMaxRanks);
+  CHECK_THROWS_WITH(Mesh({.dp = kMaxRanks / 4 + 1, .tp = 4}, "tp-dp"), concat("more than ", kMaxRanks, " ranks"));
+  CHECK_THROWS_WITH(Mesh({.dp = std::int64_t{1} << 62, .tp = 4}, "tp-dp"), concat("more than ", kMaxRanks, " ranks"));
 }
 
 TEST_CASE("parallel: groups of the same members are one of the backend, and one rank is none") {

@@ -1,5 +1,7 @@
 // The verbs of ranks that are threads: the list of all backends (verb_cases.h), and what is this backend's own.
 // tests/comm/mpi_collectives.cc has the list among processes.
+#include <omp.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -132,6 +134,11 @@ TEST_CASE("collectives: 16 bits are added in the accumulator's type and rounded 
   Findings findings;
   run_ranks({.ranks = 4}, [&](const Communicator& world) { testing::check_rounding(world, Device{}, findings); });
   CHECK(findings.wrong() == "");
+}
+
+TEST_CASE("collectives: a sum of another number of numbers than was said is refused") {
+  AsyncSum sum(Communicator(), 2, Device{});
+  CHECK_THROWS_WITH(sum.begin(std::array<double, 3>{}), "a sum of 2 numbers is given 3");
 }
 
 // Their order is that of ranks, whichever comes first: bits are compared.
@@ -318,6 +325,30 @@ TEST_CASE("collectives: buffers and counts that do not fit are refused by this r
   CHECK_THAT(refused([&](const Communicator& w) { w.broadcast(x, 2); }), ContainsSubstring("the root is rank 2 of 2"));
 }
 
+TEST_CASE("collectives: a message needs a tensor for each rank that it names") {
+  const Tensor x = Tensor::zeros({4}, DType::fp32, Device{});
+  for (const bool sends : {true, false})
+    CHECK_THAT(error_of(2,
+                        [&](const Communicator& w) {
+                          if (w.rank() == 1) return;
+                          sends ? w.send_receive({}, 1, x, 1) : w.send_receive(x, 1, {}, 1);
+                        }),
+               ContainsSubstring("send_receive: a tensor without a rank, or a rank without a tensor"));
+}
+
+TEST_CASE("collectives: each rank's kernels have the threads asked for, and the caller's thread is rank 0") {
+  const int before = omp_get_max_threads();
+  std::vector<int> threads(3);
+  const auto caller = std::this_thread::get_id();
+  run_ranks({.ranks = 3, .threads_per_rank = 2}, [&](const Communicator& world) {
+    threads[static_cast<std::size_t>(world.rank())] = omp_get_max_threads();
+    if ((std::this_thread::get_id() == caller) != (world.rank() == 0)) throw_error("another thread");
+  });
+  omp_set_num_threads(before);
+  CHECK(threads == std::vector<int>{2, 2, 2});
+  CHECK_THROWS_WITH(run_ranks({.ranks = 0}, [](const Communicator&) {}), "ranks must be at least 1, not 0");
+}
+
 TEST_CASE("collectives: an error of one rank wakes all and is told once, with its rank") {
   std::atomic<int> woken = 0;
   const std::string error = error_of(4, [&](const Communicator& world) {
@@ -386,9 +417,9 @@ TEST_CASE("a planted fault is of one rank and one call, in whole numbers") {
   using Kind = Fault::Kind;
   CHECK(fault.kind == Kind::slow);
   CHECK(fault.seconds == 2.5);
-  for (const auto& [name, kind] : {std::pair("die", Kind::die), std::pair("throw", Kind::fail),
-                                   std::pair("hang", Kind::hang), std::pair("slow", Kind::slow),
-                                   std::pair("garble", Kind::wrong_count), std::pair("skew", Kind::skew)})
+  for (const auto& [name, kind] :
+       {std::pair("die", Kind::die), std::pair("throw", Kind::fail), std::pair("hang", Kind::hang),
+        std::pair("slow", Kind::slow), std::pair("garble", Kind::wrong_count), std::pair("skew", Kind::skew)})
     CHECK(Fault::parse(concat("rank=1 call=1 do=", name)).kind == kind);
   CHECK_THROWS_WITH(Fault::parse("rank=1 call=1 do=explode"),
                     ContainsSubstring("'explode' is not one of die, throw, hang, slow:SECONDS, garble, skew"));

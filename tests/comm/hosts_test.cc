@@ -94,10 +94,9 @@ TEST_CASE("hosts: ISOBAR_INTERFACE counts before NCCL_SOCKET_IFNAME, and must na
   const EnvironmentVariable ours("ISOBAR_INTERFACE", "lo"), nccls("NCCL_SOCKET_IFNAME", "wlan7");
   CHECK(reachable_addresses().front().starts_with("127."));
   const EnvironmentVariable absent("ISOBAR_INTERFACE", "wlan7,wlan8");
-  CHECK_THROWS_WITH(reachable_addresses(),
-                    ContainsSubstring("ISOBAR_INTERFACE is wlan7,wlan8, and " + host_name() +
-                                      " has no such interface that is up: it has ") &&
-                        ContainsSubstring("lo"));
+  CHECK_THROWS_WITH(reachable_addresses(), ContainsSubstring("ISOBAR_INTERFACE is wlan7,wlan8, and " + host_name() +
+                                                             " has no such interface that is up: it has ") &&
+                                               ContainsSubstring("lo"));
   const EnvironmentVariable none("ISOBAR_INTERFACE", nullptr);
   CHECK(!reachable_addresses().empty());  // NCCL's is no more than a hint
   const EnvironmentVariable loopback("NCCL_SOCKET_IFNAME", "lo");

@@ -309,7 +309,8 @@ TEST_CASE("launch: a key in a file is one that others cannot read") {
 }
 
 TEST_CASE("launch: the first and the last port are ports, and what lies beyond them is none") {
-  for (const char* port : {"1", "65535"}) CHECK(launch_of(with(kSrun, {{"MASTER_PORT", port}})).port == std::atoi(port));
+  for (const char* port : {"1", "65535"})
+    CHECK(launch_of(with(kSrun, {{"MASTER_PORT", port}})).port == std::atoi(port));
   for (const char* none : {"0", "65536", "-1"})
     CHECK_THROWS_WITH(launch_of(with(kSrun, {{"MASTER_PORT", none}})),
                       concat("MASTER_PORT is ", none, ", which is no port"));
@@ -333,9 +334,8 @@ TEST_CASE("launch: srun's list of tasks is read at the number of this node") {
 }
 
 TEST_CASE("launch: two of torchrun's jobs on a host have different keys, and no agent's is a secret") {
-  const Variables agent = with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"},
-                                           {"MASTER_ADDR", "node1"},
-                                           {"MASTER_PORT", "29500"}});
+  const Variables agent =
+      with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}});
   const Launch launch = launch_of(agent);
   CHECK(launch.key == "torchrun.none.node1.29500");
   CHECK(!launch.is_key_secret);

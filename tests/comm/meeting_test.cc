@@ -13,8 +13,8 @@
 #include <atomic>
 #include <barrier>
 #include <chrono>
-#include <csignal>
 #include <condition_variable>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -278,11 +278,10 @@ TEST_CASE("meeting: what does not fit is told once, by the first rank") {
   CHECK_THAT(meet(2, leave, [](RankDescription& me) { me.instructions = me.rank == 1 ? "avx2" : "generic"; })[0],
              ContainsSubstring("computes with avx2, rank 0 with generic: set ISOBAR_MAX_ISA=generic on all"));
   // A rank that has found an error by itself is told before what differs.
-  CHECK(meet(4, leave,
-             [](RankDescription& me) {
-               if (me.rank == 1) me.version = "2";
-               if (me.rank == 3) me.failure = "no key learning_rat";
-             }) == told_by_the_first(4, "rank 3: no key learning_rat"));
+  CHECK(meet(4, leave, [](RankDescription& me) {
+          if (me.rank == 1) me.version = "2";
+          if (me.rank == 3) me.failure = "no key learning_rat";
+        }) == told_by_the_first(4, "rank 3: no key learning_rat"));
   const std::string twice = changed(2, [](RankDescription& me) { me.rank = 1; })[0];
   CHECK_THAT(twice, ContainsSubstring("two processes say that they are rank 1: process 10"));
   CHECK_THAT(changed(2, [](RankDescription& me) { me.rank = 4; })[0],

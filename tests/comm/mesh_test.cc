@@ -6,6 +6,7 @@
 #include <ctime>
 #include <set>
 
+#include "comm/imagined.h"
 #include "comm/parallel.h"
 #include "comm/pieces.h"
 #include "comm/thread_ranks.h"
@@ -158,6 +159,25 @@ TEST_CASE("parallel: what is no group of ranks that share the optimizer is refus
                     ContainsSubstring("groups of 4 ranks: they do not divide the 6 ranks that share it, dp x cp"));
   CHECK_THROWS_WITH(Parallel::imagined(0, {.dp = 6, .tp = 2}, "tp-dp", {.off = true, .shards = 2}),
                     ContainsSubstring("where gradients are not exchanged"));
+}
+
+TEST_CASE("parallel: imagined ranks add up what one hands in, and know the largest of those before") {
+  const auto world = std::make_shared<ImaginedWorld>();
+  const auto asked = [&](int rank, double a, double b) {
+    const Communicator ranks(make_imagined_backend(world, rank, 3));
+    std::vector<double> numbers{a, 1};
+    ranks.all_reduce(numbers);
+    CHECK(numbers == std::vector<double>{3 * a, 3});
+    ranks.all_reduce({&a, 1}, Reduce::max);
+    ranks.all_reduce({&b, 1}, Reduce::max);
+    CHECK_THROWS_WITH(ranks.all_reduce(Tensor::zeros({4}, DType::fp32, Device{})),
+                      ContainsSubstring("all_reduce of 4 fp32: these ranks are imagined, and only shapes can be"));
+    CHECK_THROWS_WITH(ranks.split(0, 0, "part"), "imagined ranks form no groups but those of a layout");
+    return std::vector<double>{a, b};
+  };
+  CHECK(asked(0, 5, 1) == std::vector<double>{5, 1});
+  CHECK(asked(1, 2, 4) == std::vector<double>{5, 4});
+  CHECK(asked(2, 6, 3) == std::vector<double>{6, 4});
 }
 
 // 8,192 ranks as they would stand in a run, tp 4, cp 2 and an optimizer dealt out over 64: where each stands, and the

@@ -38,8 +38,8 @@ TEST_CASE("rank list: ranges as people say them") {
   // It says how many ranks there are, not how many ranges: 20 of five ranks each, of which 16 are shown.
   Ranks fives;
   for (int i = 0; i < 100; ++i) fives.push_back(i / 5 * 10 + i % 5);
-  CHECK_THAT(ranks_text(fives), ContainsSubstring("ranks 0 to 4, 10 to 14, ") &&
-                                    ContainsSubstring(", 150 to 154, ... (100 ranks)"));
+  CHECK_THAT(ranks_text(fives),
+             ContainsSubstring("ranks 0 to 4, 10 to 14, ") && ContainsSubstring(", 150 to 154, ... (100 ranks)"));
   CHECK(ranks_text(std::span(fives).first(80)).ends_with(", 140 to 144, 150 to 154"));
 }
 

@@ -372,8 +372,10 @@ TEST_CASE("pipeline: documents apart and logits of some rows at a time have the 
           INFO(text_of(piped) << (has_documents ? ", documents" : "") << ", rows " << *rows);
           const PipedSteps serial = train_on_threads(on_one_rank(piped));
           // Documents apart are another loss; rows at a time are the same one, and sums may round otherwise.
-          if (has_documents) CHECK(serial.losses != whole.losses);
-          else CHECK(testing::relative_difference(whole.losses, serial.losses) < 1e-12);
+          if (has_documents)
+            CHECK(serial.losses != whole.losses);
+          else
+            CHECK(testing::relative_difference(whole.losses, serial.losses) < 1e-12);
           check_same_bits(serial, train_on_threads(piped));
         }
 }

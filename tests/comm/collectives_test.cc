@@ -105,6 +105,8 @@ TEST_CASE("collectives: every group counts its own calls, whoever it was split f
   pair.barrier();
   world.barrier();
   pair.named("same").barrier();
+  CHECK(Communicator().split(0, 0, "one").name() == "one");  // of one rank too
+  CHECK(world.split(0, 0, "two").name() == "two");
   const std::vector<std::string> expected{"call 1 of group world", "call 2 of group world", "call 1 of group pair",
                                           "call 1 of group part",  "call 1 of group other", "call 2 of group pair",
                                           "call 3 of group world", "call 3 of group same"};

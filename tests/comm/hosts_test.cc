@@ -76,6 +76,8 @@ TEST_CASE("hosts: this host has an interface of its own, at the address that ran
   CHECK(own->is_loopback);
   CHECK(own->is_running);
   CHECK(own->name != "");
+  for (const Interface& each : interfaces)  // of IPv4 and IPv6, and of nothing else
+    CHECK(each.address.find_first_of(".:") != std::string::npos);
 }
 
 TEST_CASE("hosts: a network inside the host is no way to it, unless it is named") {

@@ -9,6 +9,7 @@
 
 #include "comm/process_ranks.h"
 #include "kernels/common/check.h"
+#include "tests/harness/environment_variable.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -367,4 +368,16 @@ TEST_CASE("launch: launchers have the names of their commands") {
   CHECK(std::string(name_of(Launcher::slurm)) == "srun");
   CHECK(std::string(name_of(Launcher::torchrun)) == "a launcher");
   CHECK(std::string(name_of(Launcher::none)) == "no launcher");
+}
+
+TEST_CASE("launch: by this process's own variables rank 0's host is a name that can be resolved, or srun's address") {
+  for (const auto& [host, address] :
+       {std::pair("localhost", "localhost"), std::pair("no.such.host.invalid", "10.0.0.1")}) {
+    const testing::EnvironmentVariable rank("SLURM_PROCID", "4"), size("SLURM_STEP_NUM_TASKS", "6"),
+        step("SLURM_STEP_ID", "3"), nodes("SLURM_STEP_NODELIST", host), server("SLURM_LAUNCH_NODE_IPADDR", "10.0.0.1"),
+        master("MASTER_ADDR", nullptr), pmi("PMI_SIZE", nullptr), mpirun("OMPI_COMM_WORLD_SIZE", nullptr);
+    const Launch launch = find_launch();
+    CHECK(launch.rank == 4);
+    CHECK(launch.address == address);
+  }
 }

@@ -586,6 +586,7 @@ TEST_CASE("meeting: who works alone is waited for, as long as that may last") {
   while (answers.size() < 100 && (answers.empty() || answers.back().empty())) {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     answers.push_back(meeting.report_timeout(both, 0.3));
+    CHECK(!meeting.is_reported(0));  // to wait on is no end that the user has heard of
   }
   worker.join();
   CHECK(answers.size() >= 3);  // 0.9 s
@@ -937,7 +938,52 @@ TEST_CASE("meeting: who waits for the user to be told hears when that is so") {
     while (asked < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (meeting.reports_error()) meeting.note_reported();
     CHECK(meeting.is_reported(kLong));
+    CHECK_THROWS_WITH(meeting.leave(), "rank 2: the disk is full");  // that it is told makes nothing well
   });
+}
+
+// Who may tell that rank 0 is gone: the first five ranks of the first three hosts, one after another.
+TEST_CASE("meeting: where rank 0 is gone, ranks far behind it leave it to others to tell") {
+  const auto silent = [](int ranks, const std::vector<int>& asked, const std::function<std::string(int)>& host) {
+    std::mutex mutex;
+    std::vector<int> none;
+    meet(
+        ranks,
+        [&](Meeting& meeting, int rank) {
+          if (rank == 0) return;
+          while (!meeting.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          if (std::ranges::find(asked, rank) == asked.end()) return;
+          std::this_thread::sleep_for(std::chrono::milliseconds(100));
+          const bool tells = meeting.reports_error();
+          const std::lock_guard lock(mutex);
+          if (!tells) none.push_back(rank);
+        },
+        [&](RankDescription& me) { me.host_identity = host(me.rank); });
+    std::ranges::sort(none);
+    return none;
+  };
+  CHECK(silent(7, {1, 5, 6}, [](int) { return "boot"; }) == std::vector<int>{5, 6});
+  CHECK(silent(5, {3, 4}, [](int rank) { return "boot" + std::to_string(rank); }) == std::vector<int>{3, 4});
+}
+
+TEST_CASE("meeting: a rank that ends when all have left has not died") {
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  std::mutex mutex;
+  std::vector<std::string> deaths;
+  MeetingOptions mine = options();
+  mine.report_death = [&](const std::string& sentence) {
+    const std::lock_guard lock(mutex);
+    deaths.push_back(sentence);
+  };
+  std::thread other([&] { Meeting(attendee(1, 2), at(number), options()).leave(); });
+  Meeting meeting(attendee(0, 2), std::move(port), mine);
+  meeting.leave();
+  other.join();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const std::lock_guard lock(mutex);
+  CHECK(deaths.empty());
+  CHECK(!meeting.has_failed());
 }
 
 namespace {

@@ -78,6 +78,9 @@ TEST_CASE("sockets: what has come is received in pieces, and the end is told fro
   CHECK(bytes == std::string(4096, 'x'));
   CHECK(receive_some(pair.one.get(), bytes, 10000) == Received::some);
   CHECK(bytes.size() == 904);
+  REQUIRE(send_all(pair.other.get(), "z"));
+  CHECK(receive_some(pair.one.get(), bytes) == Received::some);
+  CHECK(bytes == "z");
   pair.other = Socket();
   errno = EPERM;
   CHECK(receive_some(pair.one.get(), bytes) == Received::end);

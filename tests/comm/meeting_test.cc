@@ -751,6 +751,7 @@ TEST_CASE("meeting: a rank that leaves twice has left once, and rank 0 goes on")
   const Meeting meeting(attendee(0, 2), std::move(port), options());
   entering.join();
   for (int i = 0; i < 2; ++i) rank_1->say(Message{.type = 7});
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // an end may overtake what is not read yet
   rank_1.reset();
   for (int i = 0; i < 1000 && !meeting.has_failed(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   CHECK(meeting.failure() == "rank 1: it has died (process 7 on node)");

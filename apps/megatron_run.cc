@@ -14,6 +14,7 @@
 #include "data/text/token_file.h"
 #include "data/text/tokenizer.h"
 #include "engine/files/checkpoint.h"
+#include "engine/files/folders.h"
 #include "engine/files/reader.h"
 #include "engine/schedule.h"
 #include "kernels/common/check.h"
@@ -80,7 +81,7 @@ void set_folder(TrainFlags& o, const MegatronArguments& a) {
     ISOBAR_CHECK(!a.is_on("finetune"), "--finetune needs --load, the weights to start from");
     return;
   }
-  const bool is_same = save && fs::weakly_canonical(*save) == fs::weakly_canonical(*load);
+  const bool is_same = save && resolved_path(*save) == resolved_path(*load);
   ISOBAR_CHECK(!o.overwrite || !is_same || a.is_on("finetune"),
                "--overwrite replaces the run that --load wants to go on with");
   if (a.is_on("finetune") || holds_release(*load) || (is_weights_file(*load) && !is_run(*load))) {

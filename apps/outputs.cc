@@ -7,6 +7,7 @@
 #include "data/files/zarr.h"
 #include "data/forecasts/writer.h"
 #include "engine/files/atomic_file.h"
+#include "engine/files/folders.h"
 #include "kernels/common/check.h"
 
 namespace isobar {
@@ -16,11 +17,11 @@ namespace fs = std::filesystem;
 namespace {
 
 bool are_same(const fs::path& a, const fs::path& b) {
-  return fs::weakly_canonical(a) == fs::weakly_canonical(b);
+  return resolved_path(a) == resolved_path(b);
 }
 
 bool holds(const fs::path& folder, const fs::path& file) {
-  const fs::path below = fs::weakly_canonical(file).lexically_relative(fs::weakly_canonical(folder));
+  const fs::path below = resolved_path(file).lexically_relative(resolved_path(folder));
   return !below.empty() && *below.begin() != "..";
 }
 

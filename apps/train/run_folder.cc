@@ -22,6 +22,7 @@
 #include "apps/train/model_file.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/checkpoint.h"
+#include "engine/files/folders.h"
 #include "engine/files/huggingface_folder.h"
 #include "engine/files/json.h"
 #include "engine/files/reader.h"
@@ -379,7 +380,7 @@ fs::path run_of(const fs::path& weights) {
 
 bool is_file_of_run(const fs::path& file, const fs::path& run) {
   return !run.empty() && std::ranges::any_of(kFiles, [&](const char* name) {
-    return fs::weakly_canonical(file) == fs::weakly_canonical(run / name);
+    return resolved_path(file) == resolved_path(run / name);
   });
 }
 

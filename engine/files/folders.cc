@@ -43,6 +43,10 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
+fs::path resolved_path(const fs::path& path) {
+  return path.empty() ? path : fs::weakly_canonical(fs::absolute(path));
+}
+
 void remove_all_of(const fs::path& path) {
   if (::unlink(path.c_str()) == 0 || errno != EISDIR) return;
   std::error_code ignored;

@@ -10,6 +10,10 @@ namespace isobar {
 // The folder that a file or folder of this name lies in.
 std::filesystem::path folder_of(const std::filesystem::path& path);
 
+// Where a path leads: absolute, with links followed as far as it exists. So different spellings of one place are equal,
+// also of one that does not exist yet ("out.h5", "./out.h5").
+std::filesystem::path resolved_path(const std::filesystem::path& path);
+
 // Removes a folder with all that is in it, or a file. Of a symbolic link only the link. What cannot be removed stays,
 // without an Error: a file that is still open, on a network file system.
 void remove_all_of(const std::filesystem::path& path);

@@ -384,6 +384,17 @@ TEST_CASE("mesh prints ranks and groups") {
   CHECK_THAT(mesh.out, ContainsSubstring("tp groups: {0,1} {2,3}") && ContainsSubstring("dp groups: {0,2} {1,3}"));
 }
 
+TEST_CASE("mesh refuses flags that mean nothing alone") {
+  check_error(in_shell("mesh --pp 2 --parts 4"), "--parts: goes with --pipeline");
+  check_error(in_shell("mesh --pipeline --pipeline-chunks 2"), "--pipeline-chunks: goes with --pp of 2 ranks at least");
+  check_error(in_shell("mesh --pp 0"), "--pp 0 and --pipeline-chunks 1: at least one of each is needed");
+  check_error(in_shell("mesh --pp 2 --pipeline-chunks 0"), "--pp 2 and --pipeline-chunks 0: at least one of each");
+  // Two rounds of parts are drawn where nothing says how many.
+  CHECK_THAT(in_shell("mesh --pp 3 --pipeline").out,
+             ContainsSubstring("A pipeline of 3 places, 1 chunk, split balanced, 6 parts; "));
+  CHECK_THAT(in_shell("mesh --pp 2 --pipeline --parts 1").out, ContainsSubstring(", 1 part; "));
+}
+
 TEST_CASE("mesh --config tells what each rank holds") {
   const Outcome mesh = in_shell("mesh --tp 3 --cp 4 --config mp");
   CHECK(mesh.status == 0);

@@ -159,6 +159,18 @@ TEST_CASE("a folder of Hugging Face is written, starts a run with the same loss,
   CHECK(config.at("n_positions") == 16);
   CHECK_THAT(here.command("weights convert --in " + run + " --to hf --out " + folder).err,
              ContainsSubstring("exists already; a folder of Hugging Face is written to a new place"));
+  const auto refusal = [&](const std::string& arguments) {
+    return here.command("weights convert --in " + run + " --to " + arguments).err;
+  };
+  CHECK_THAT(refusal("hf --rows 12 --out " + folder + "3"),
+             ContainsSubstring("--rows is for a file; in a folder of Hugging Face the table has as many rows as "));
+  CHECK_THAT(refusal("nanogpt --set seed=2 --out " + folder + ".safetensors"),
+             ContainsSubstring("--set is for a folder of Hugging Face (--to hf --out FOLDER)"));
+  CHECK_THAT(refusal("nanogpt --out " + run + "/config.json"), ContainsSubstring("would replace a file of the run"));
+  const Outcome renamed =
+      here.command("weights convert --in " + run + " --to nanogpt --out " + folder + ".safetensors");
+  CHECK_THAT(renamed.out, ContainsSubstring(run + ": names of isobar; " + folder + ".safetensors: ") &&
+                              ContainsSubstring(" tensors with the names of nanoGPT\n"));
   here.done(here.train("again", "--init " + folder + " --set num_iters=1 --set validate_every=1 --set lr=0"));
   CHECK(json::parse(here.file("again/summary.json")).at("val_loss") ==
         json::parse(here.file("run/summary.json")).at("val_loss"));

@@ -1,6 +1,8 @@
 // Megatron-LM's flags: the table, how a command line is read, and the config that follows from it.
 #include "apps/megatron_flags.h"
 
+#include <array>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
@@ -170,6 +172,176 @@ TEST_CASE("Megatron's flags: what they set") {
   CHECK(ramped.schedule.decay_samples == 6400);
   CHECK(ramped.batch.after(0).global_batch_size == 2);
   CHECK(ramped.schedule.num_iters == ramped.batch.ramp().iterations_for(100));
+}
+
+namespace {
+
+std::string without(std::string line, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) line.replace(line.find(part), part.size(), "");
+  return line;
+}
+
+}  // namespace
+
+TEST_CASE("Megatron's flags: each switch of the log turns its own entry, and no other") {
+  const std::string plain = without(kCourse, {"--log-timers-to-tensorboard", "--log-batch-size-to-tensorboard",
+                                              "--log-validation-ppl-to-tensorboard"});
+  const std::vector<std::pair<std::string, bool MegatronVoice::*>> switches{
+      {"--log-timers-to-tensorboard", &MegatronVoice::timers},
+      {"--log-batch-size-to-tensorboard", &MegatronVoice::batch_size},
+      {"--log-validation-ppl-to-tensorboard", &MegatronVoice::perplexity},
+      {"--log-memory-to-tensorboard", &MegatronVoice::memory},
+      {"--log-world-size-to-tensorboard", &MegatronVoice::world_size},
+      {"--no-log-learnig-rate-to-tensorboard", &MegatronVoice::learning_rate},
+      {"--no-log-loss-scale-to-tensorboard", &MegatronVoice::loss_scale},
+      {"--log-params-norm", &MegatronVoice::params_norm},
+      {"--log-num-zeros-in-grad", &MegatronVoice::zeros},
+      {"--log-throughput", &MegatronVoice::throughput}};
+  for (const auto& [flag, own] : switches) {
+    INFO(flag);
+    const MegatronVoice voice = *flags_of(plain + " " + flag).megatron;
+    for (const auto& [other, field] : switches) CHECK(voice.*field == (other.starts_with("--no-") != (other == flag)));
+  }
+  const MegatronVoice voice = *flags_of(plain + " --bf16 --tensorboard-log-interval 5 --timing-log-level 2").megatron;
+  CHECK(voice.dtype == "bfloat16");
+  CHECK(voice.tensorboard_folder == "TB");
+  CHECK(voice.tensorboard_every == 5);
+  CHECK(voice.timing_level == 2);
+  CHECK(voice.log_every == 10);
+  CHECK(flags_of(plain + " --fp16").megatron->dtype == "float16");
+  CHECK(flags_of(plain).megatron->dtype == "float32");
+  const MegatronLayout layout =
+      flags_of(plain + " --tensor-model-parallel-size 2 --context-parallel-size 2 --log-format core", 8)
+          .megatron->layout;
+  CHECK(std::array{layout.world, layout.dp, layout.tp, layout.pp, layout.cp} ==
+        std::array<std::int64_t, 5>{8, 2, 2, 1, 2});
+}
+
+TEST_CASE("Megatron's flags: which iterations a trace is of, and where it goes") {
+  const auto trace = [](const std::string& more) { return flags_of(kCourse + " " + more).trace; };
+  CHECK(!trace(""));
+  CHECK(!trace("--profile-execution False"));
+  for (const char* yes : {"--profile-execution True", "--profile-execution true"}) {
+    CHECK(trace(yes)->first == 2);
+    CHECK(trace(yes)->end == 4);
+    CHECK(trace(yes)->folder == "TB");
+  }
+  CHECK(trace("--profile-execution True --train-iters 3")->first == 1);  // a short run has fewer cold ones
+  CHECK(trace("--profile-execution True --train-iters 1")->first == 0);
+  const auto steps = trace("--profile --profile-step-start 3 --profile-step-end 7 --profile-name mine");
+  CHECK(steps->first == 3);
+  CHECK(steps->end == 7);
+  CHECK(steps->folder == "TB/mine");
+  const std::string nowhere = without(kCourse, {"--tensorboard-dir TB"});
+  CHECK(flags_of(nowhere + " --profile").trace->folder == "CKPT/logs");
+  CHECK(flags_of(nowhere + " --profile").trace->first == 10);
+}
+
+TEST_CASE("Megatron's flags: which folder is begun, gone on with, or started from") {
+  const std::string unsaved = without(kCourse, {"--save CKPT"});
+  const TrainFlags begun = flags_of(kCourse);
+  CHECK(begun.run_dir == "CKPT");
+  CHECK(!begun.resume);
+  CHECK(!begun.overwrite);
+  CHECK(flags_of(unsaved).overwrite);  // who keeps nothing starts again
+  const TrainFlags same = flags_of(kCourse + " --load CKPT");
+  CHECK(same.resume);
+  CHECK(same.run_dir == "CKPT");
+  CHECK(same.init.empty());
+  const TrainFlags loaded = flags_of(unsaved + " --load OLD");
+  CHECK(loaded.resume);
+  CHECK(loaded.run_dir == "OLD");
+  CHECK(!loaded.overwrite);
+  const TrainFlags tuned = flags_of(kCourse + " --load OLD --finetune");
+  CHECK(tuned.init == "OLD");
+  CHECK(tuned.run_dir == "CKPT");
+  CHECK(!tuned.resume);
+  const auto refused = [&](const std::string& more) { return refusal_of(kCourse + " " + more); };
+  CHECK(refused("--finetune") == "--finetune needs --load, the weights to start from");
+  CHECK(refused("--load ./CKPT --finetune") ==
+        "--load ./CKPT starts a new run from weights: give --save another folder");
+  CHECK(refused("--load CKPT --overwrite") == "--overwrite replaces the run that --load wants to go on with");
+  CHECK(refused("--load CKPT --exit-on-missing-checkpoint") == "--load CKPT holds no run");
+}
+
+TEST_CASE("Megatron's flags: what they set of the network, the data and the ranks") {
+  const auto entry = [](const std::string& line, const char* key) {
+    return flags_of(line).own_config->entries.at(key).value;
+  };
+  const auto with = [&](const std::string& more, const char* key) { return entry(kCourse + " " + more, key); };
+  CHECK(with("--eod-mask-loss", "eod_mask_loss") == true);
+  CHECK(with("--reset-position-ids", "reset_position_ids") == true);
+  CHECK(with("--reset-attention-mask", "reset_attention_mask") == true);
+  CHECK(with("--seed 7", "data_seed") == 7);
+  CHECK(with("--untie-embeddings-and-output-weights", "tie_head") == false);
+  CHECK(with("--disable-bias-linear", "bias") == false);
+  CHECK(with("", "gelu") == "tanh");
+  CHECK(with("--no-bias-gelu-fusion", "gelu") == "erf");
+  CHECK(with("--no-bias-gelu-fusion --openai-gelu", "gelu") == "tanh");
+  for (const char* flag : {"--recompute-activations", "--checkpoint-activations", "--recompute-granularity full",
+                           "--checkpoint-granularity selective"})
+    CHECK(with(flag, "recompute") == true);
+  CHECK(with("", "split_rule") == "legacy");
+  CHECK(with("--log-format core", "split_rule") == "core");
+  CHECK(with("--train-data-path A", "train_token_path") == nlohmann::json{"A"});
+  CHECK(with("--valid-data-path 0.5 B 0.5 C", "valid_token_path") == nlohmann::json{0.5, "B", 0.5, "C"});
+  CHECK(with("--test-data-path D", "test_token_path") == nlohmann::json{"D"});
+  CHECK(with("", "betas") == nlohmann::json{0.9, 0.95});
+  CHECK(with("", "keep_checkpoints") == 0);
+  const std::string unsaved = without(kCourse, {"--save CKPT", "--save-interval 300"});
+  CHECK(entry(unsaved, "keep_checkpoints") == 1);
+  CHECK(entry(unsaved, "checkpoint_every") == 100);
+  for (const auto& [style, schedule] : {std::pair("linear", "linear"), std::pair("constant", "constant"),
+                                        std::pair("inverse-square-root", "inverse_square_root")})
+    CHECK(with(concat("--lr-decay-style ", style), "lr_schedule") == schedule);
+  CHECK(with("", "warmup_samples") == 64);  // a hundredth of the 6400 samples of the decay
+
+  const auto flags = [](const std::string& more) { return flags_of(kCourse + " " + more); };
+  CHECK(flags("--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 3").pipeline_chunks == 2);
+  CHECK(flags("--pipeline-model-parallel-size 2").pipeline_chunks == 1);
+  CHECK(flags("--use-tp-pp-dp-mapping").parallel_order == "tp-cp-pp-dp");
+  CHECK(flags("").parallel_order == "tp-cp-dp");
+  CHECK(flags("--ddp-bucket-size 1048576").bucket_cap_mb == 4);
+  CHECK(flags("--threads 3").config.threads == 3);
+  CHECK_FALSE(flags("--sequence-parallel").sequence_parallel);  // of one rank there is nothing to split
+  const std::string context = "--context-parallel-size 2 ";
+  CHECK(flags(context).context_form == name_of_enum(ContextForm::ring));
+  CHECK(flags(context + "--cp-comm-type p2p").context_form == name_of_enum(ContextForm::ring));
+  CHECK(flags(context + "--cp-comm-type a2a").context_form == name_of_enum(ContextForm::all_to_all));
+  CHECK(flags(context + "--cp-comm-type allgather").context_form == name_of_enum(ContextForm::gather));
+}
+
+TEST_CASE("Megatron's flags: numbers that are none, and flags that need others, are refused") {
+  const auto with = [](const std::string& more) { return refusal_of(kCourse + " " + more); };
+  CHECK(with("--micro-batch-size 0") == "--micro-batch-size 0: at least one sample is needed");
+  CHECK(with("--train-iters 0") == "--train-iters 0: at least one is needed");
+  CHECK(with("--tensor-model-parallel-size 0") == "--tensor-model-parallel-size 0: at least one rank is needed");
+  CHECK(with("--loss-scale-window 0.5") == "--loss-scale-window 0.5: a whole number of updates is needed");
+  CHECK(with("--loss-scale-window 0") == "--loss-scale-window 0: a whole number of updates is needed");
+  CHECK(with("--tensorboard-log-interval 0") == "--tensorboard-log-interval 0: at least 1 is needed");
+  CHECK(with("--ddp-bucket-size 0") == "--ddp-bucket-size 0: at least 1 is needed");
+  CHECK(with("--threads 65536") == "--threads 65536: a number of threads is needed");
+  CHECK(with("--distributed-timeout-minutes 0") == "--distributed-timeout-minutes must be above 0");
+  CHECK(with("--lr-decay-iters 0") == "--lr-decay-iters must be at least 1");
+  CHECK(with("--profile --profile-step-start 5 --profile-step-end 5") ==
+        "--profile-step-start 5 must be before --profile-step-end 5");
+  CHECK(with("--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 5") ==
+        "--num-layers-per-virtual-pipeline-stage 5: 12 blocks are not dealt to 2 stages in chunks of 5");
+  CHECK_THAT(with("--num-layers-per-virtual-pipeline-stage 3"), ContainsSubstring("are not dealt to 1 stages"));
+  CHECK(with("--lr-decay-style WSD") == "--lr-wsd-decay-iters is missing, which --lr-decay-style WSD needs");
+  CHECK(with("--weight-decay-incr-style linear --start-weight-decay 0.1") ==
+        "--weight-decay-incr-style linear needs --start-weight-decay and --end-weight-decay");
+  CHECK(with("--recompute-granularity half") ==
+        "--recompute-granularity half is refused: isobar takes full, selective");
+  CHECK(with("--context-parallel-size 2 --cp-comm-type ring") ==
+        "--cp-comm-type ring is refused: isobar takes p2p, a2a, allgather");
+  const std::string line = kCourse;
+  CHECK(refusal_of(without(line, {"--save-interval 300"})) == "--save needs --save-interval");
+  CHECK(refusal_of(without(line, {"--seq-length 1024"})) == "--seq-length is missing");
+  CHECK(refusal_of(without(line, {"--data-path my-gpt2_text_document"})) ==
+        "--data-path is missing: a token file of isobar data preprocess, without its ending");
+  CHECK(refusal_of(without(line, {"--train-iters 100", "--lr-decay-iters 800"}) + " --train-samples 7") ==
+        "--train-samples 7 are not enough for a batch of 8");
 }
 
 TEST_CASE("Megatron's flags: what is refused, each by its name") {

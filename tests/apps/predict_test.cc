@@ -453,6 +453,12 @@ TEST_CASE("predict: outputs replace no input, no data and no file of the run") {
   refused("out.h5", "--scores " + here.at("run/summary.json"),
           "--scores " + here.at("run/summary.json") + " would replace a file of the run");
   refused("out.h5", "--scores " + here.at("out.h5"), "--out and --scores are both");
+  refused("out.h5", "--scores " + here.at("data/../out.h5"), "--out and --scores are both");  // spelled otherwise
+  // Relative ones too, which lead nowhere yet.
+  const auto both = [&](const std::string& out, const std::string& scores) {
+    return here.command("predict --weights " + here.at("run") + " --out " + out + " --scores " + scores).err;
+  };
+  CHECK_THAT(both("new.h5", "./new.h5"), ContainsSubstring("--out and --scores are both new.h5"));
   CHECK(here.file("data/valid/box.h5") == box);
 }
 

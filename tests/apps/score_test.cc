@@ -73,6 +73,9 @@ TEST_CASE("score: of one start RMSE and persistence are those that isobar foreca
     return refusal.err;
   };
   CHECK_THAT(refused("--json " + forecast), ContainsSubstring("--json " + forecast + " would replace the data"));
+  CHECK_THAT(refused("--json x.gif --animate x.gif"), ContainsSubstring("--json and --animate are both x.gif"));
+  CHECK_THAT(refused("--png " + made), ContainsSubstring("--png " + made + " is no folder"));
+  CHECK_THAT(refused("--animate " + forecast), ContainsSubstring("--animate " + forecast + " would replace the data"));
   CHECK_THAT(refused("--train-range 0 5"), ContainsSubstring("--train-range needs --climatology"));
   CHECK_THAT(refused("--region africa"), ContainsSubstring("no region africa"));
   CHECK_THAT(refused("--climatology " + forecast), ContainsSubstring("no variable on days"));

@@ -69,6 +69,10 @@ TEST_CASE("challenge: what is sealed is opened in its order only, and shows noth
   CHECK(first.size() == text.size() + kSealBytes);
   CHECK(first != second);
   CHECK(first.find("text") == std::string::npos);
+  // Nor does it show where a text repeats itself.
+  const std::string repeated = both.to_first().close(std::string(4 * kDigestBytes, 'x'));
+  for (std::size_t at = kDigestBytes; at < 4 * kDigestBytes; at += kDigestBytes)
+    CHECK(repeated.substr(at, kDigestBytes) != repeated.substr(0, kDigestBytes));
   CHECK_THROWS_AS(Seal(to).open(second), Error);  // not the next one
   CHECK(to.open(first) == text);
   CHECK_THROWS_AS(Seal(to).open(first), Error);  // said again

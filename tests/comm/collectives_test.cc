@@ -1,5 +1,7 @@
 // The verbs of ranks that are threads: the list of all backends (verb_cases.h), and what is this backend's own.
 // tests/comm/mpi_collectives.cc has the list among processes.
+#include <omp.h>
+
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -103,6 +105,8 @@ TEST_CASE("collectives: every group counts its own calls, whoever it was split f
   pair.barrier();
   world.barrier();
   pair.named("same").barrier();
+  CHECK(Communicator().split(0, 0, "one").name() == "one");  // of one rank too
+  CHECK(world.split(0, 0, "two").name() == "two");
   const std::vector<std::string> expected{"call 1 of group world", "call 2 of group world", "call 1 of group pair",
                                           "call 1 of group part",  "call 1 of group other", "call 2 of group pair",
                                           "call 3 of group world", "call 3 of group same"};
@@ -132,6 +136,11 @@ TEST_CASE("collectives: 16 bits are added in the accumulator's type and rounded 
   Findings findings;
   run_ranks({.ranks = 4}, [&](const Communicator& world) { testing::check_rounding(world, Device{}, findings); });
   CHECK(findings.wrong() == "");
+}
+
+TEST_CASE("collectives: a sum of another number of numbers than was said is refused") {
+  AsyncSum sum(Communicator(), 2, Device{});
+  CHECK_THROWS_WITH(sum.begin(std::array<double, 3>{}), "a sum of 2 numbers is given 3");
 }
 
 // Their order is that of ranks, whichever comes first: bits are compared.
@@ -186,6 +195,25 @@ TEST_CASE("collectives: a prediction differs from the count by its calls or by i
   predicted.add("dp", Verb::all_reduce, 1, 0);
   predicted.add("tp", Verb::broadcast, 1, 0);  // a call that never came
   CHECK_THAT(compare(predicted, counted), ContainsSubstring("differs"));
+}
+
+TEST_CASE("collectives: a ledger as people read it") {
+  CommLedger ledger;
+  CHECK(to_text(ledger).empty());
+  ledger.add("dp", Verb::all_reduce, 2, 80);
+  ledger.add("tp", Verb::barrier, 1, 0);
+  ledger.add("tp", Verb::broadcast, 0, 0);
+  CHECK(to_text(ledger) ==
+        "group     verb                 calls             bytes\n"
+        "dp        all_reduce               2                80\n"
+        "tp        barrier                  1                 0\n");
+  ledger.add("tp", Verb::all_gather, 3, 4);
+  CHECK(ledger.total() == Traffic{6, 84});
+  CommLedger counted;
+  counted.add("tp", Verb::barrier, 1, 0);
+  CHECK(compare(counted, counted) ==
+        "group     verb                 calls   bytes predicted     calls     bytes counted\n"
+        "tp        barrier                  1                 0         1                 0\n");
 }
 
 TEST_CASE("collectives: each rank counts its own memory") {
@@ -299,6 +327,30 @@ TEST_CASE("collectives: buffers and counts that do not fit are refused by this r
   CHECK_THAT(refused([&](const Communicator& w) { w.broadcast(x, 2); }), ContainsSubstring("the root is rank 2 of 2"));
 }
 
+TEST_CASE("collectives: a message needs a tensor for each rank that it names") {
+  const Tensor x = Tensor::zeros({4}, DType::fp32, Device{});
+  for (const bool sends : {true, false})
+    CHECK_THAT(error_of(2,
+                        [&](const Communicator& w) {
+                          if (w.rank() == 1) return;
+                          sends ? w.send_receive({}, 1, x, 1) : w.send_receive(x, 1, {}, 1);
+                        }),
+               ContainsSubstring("send_receive: a tensor without a rank, or a rank without a tensor"));
+}
+
+TEST_CASE("collectives: each rank's kernels have the threads asked for, and the caller's thread is rank 0") {
+  const int before = omp_get_max_threads();
+  std::vector<int> threads(3);
+  const auto caller = std::this_thread::get_id();
+  run_ranks({.ranks = 3, .threads_per_rank = 2}, [&](const Communicator& world) {
+    threads[static_cast<std::size_t>(world.rank())] = omp_get_max_threads();
+    if ((std::this_thread::get_id() == caller) != (world.rank() == 0)) throw_error("another thread");
+  });
+  omp_set_num_threads(before);
+  CHECK(threads == std::vector<int>{2, 2, 2});
+  CHECK_THROWS_WITH(run_ranks({.ranks = 0}, [](const Communicator&) {}), "ranks must be at least 1, not 0");
+}
+
 TEST_CASE("collectives: an error of one rank wakes all and is told once, with its rank") {
   std::atomic<int> woken = 0;
   const std::string error = error_of(4, [&](const Communicator& world) {
@@ -361,6 +413,23 @@ TEST_CASE("a planted fault is of one rank and one call, in whole numbers") {
   for (const char* wrong : {"rank=1,2 call=3 do=die", "rank=1x call=2 do=die", "rank=1 call=2.5 do=die",
                             "rank=-1 call=2 do=die", "rank=1 call=0 do=die", "rank= call=1 do=die", "call=1 do=die"})
     CHECK_THROWS_WITH(Fault::parse(wrong), ContainsSubstring("ISOBAR_FAULT"));
+  const Fault fault = Fault::parse("do=slow:2.5 call=7 rank=3");
+  CHECK(fault.rank == 3);
+  CHECK(fault.call == 7);
+  using Kind = Fault::Kind;
+  CHECK(fault.kind == Kind::slow);
+  CHECK(fault.seconds == 2.5);
+  for (const auto& [name, kind] :
+       {std::pair("die", Kind::die), std::pair("throw", Kind::fail), std::pair("hang", Kind::hang),
+        std::pair("slow", Kind::slow), std::pair("garble", Kind::wrong_count), std::pair("skew", Kind::skew)})
+    CHECK(Fault::parse(concat("rank=1 call=1 do=", name)).kind == kind);
+  CHECK_THROWS_WITH(Fault::parse("rank=1 call=1 do=explode"),
+                    ContainsSubstring("'explode' is not one of die, throw, hang, slow:SECONDS, garble, skew"));
+  CHECK_THROWS_WITH(Fault::parse("rank=1 calls=1 do=die"), ContainsSubstring("'calls' is not one of rank, call, do"));
+  const testing::EnvironmentVariable empty("ISOBAR_FAULT", "");
+  CHECK(!Fault::from_environment());
+  const testing::EnvironmentVariable none("ISOBAR_FAULT", nullptr);
+  CHECK(!Fault::from_environment());
 }
 
 TEST_CASE("a planted fault counts the calls of all groups of its rank") {

@@ -262,6 +262,14 @@ TEST_CASE("context attention: which form runs, and what is refused", "[context]"
   CHECK_THROWS_WITH(ShardedAxis::in_zigzag(7, 4),
                     "a dealt axis: 7 indices in zig-zag over 4 ranks are fewer than the 8 chunks");
   CHECK_THROWS_WITH(ShardedAxis(45, 4, 2), "a dealt axis: 45 indices are no whole units of 2");
+  const ShardedAxis padded(12, 3);
+  CHECK(padded.cut_at(9).elements(2) == std::vector<std::int64_t>{8, 8, 2});
+  CHECK(padded.cut_at(9).total() == 9);
+  CHECK(padded.cut_at(12).elements(1) == std::vector<std::int64_t>{4, 4, 4});
+  for (const std::int64_t none : {8, 13})
+    CHECK_THROWS_WITH(padded.cut_at(none),
+                      concat("a dealt axis: ", none, " indices of 12 leave none for the last of 3 ", "ranks"));
+  CHECK_THROWS_WITH(ShardedAxis::in_zigzag(12, 3).cut_at(11), "a dealt axis in zig-zag cannot be cut");
   CHECK_THROWS_WITH(run_ranks({.ranks = 2},
                               [](const Communicator& world) {
                                 const Tensor qkv = Tensor::zeros({4, 48}, DType::fp64, Device{});

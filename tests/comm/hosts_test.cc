@@ -5,9 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "kernels/common/check.h"
+#include "kernels/common/host_name.h"
+#include "tests/harness/environment_variable.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
+using isobar::testing::ContainsSubstring;
+using isobar::testing::EnvironmentVariable;
 
 namespace {
 
@@ -71,4 +76,31 @@ TEST_CASE("hosts: this host has an interface of its own, at the address that ran
   CHECK(own->is_loopback);
   CHECK(own->is_running);
   CHECK(own->name != "");
+  for (const Interface& each : interfaces)  // of IPv4 and IPv6, and of nothing else
+    CHECK(each.address.find_first_of(".:") != std::string::npos);
+}
+
+TEST_CASE("hosts: a network inside the host is no way to it, unless it is named") {
+  for (const char* name : {"docker0", "virbr0", "veth3f", "br-5a1c", "podman0", "cni0", "cali12", "flannel.1", "lxcbr0",
+                           "lxdbr0", "tailscale0", "vnet2"}) {
+    INFO(name);
+    const std::vector<Interface> both{{.name = name, .address = "10.0.0.1"}, {.name = "en0", .address = "10.0.0.2"}};
+    CHECK(reachable_addresses(both, "", "") == Texts{"10.0.0.2"});
+    CHECK(reachable_addresses(both, "", "^en") == Texts{});
+    CHECK(reachable_addresses(both, "", name) == Texts{"10.0.0.1"});
+  }
+  CHECK(reachable_addresses(kNode, "", "lo") == Texts{"127.0.0.1", "::1"});
+}
+
+TEST_CASE("hosts: ISOBAR_INTERFACE counts before NCCL_SOCKET_IFNAME, and must name one that is there") {
+  const EnvironmentVariable ours("ISOBAR_INTERFACE", "lo"), nccls("NCCL_SOCKET_IFNAME", "wlan7");
+  CHECK(reachable_addresses().front().starts_with("127."));
+  const EnvironmentVariable absent("ISOBAR_INTERFACE", "wlan7,wlan8");
+  CHECK_THROWS_WITH(reachable_addresses(), ContainsSubstring("ISOBAR_INTERFACE is wlan7,wlan8, and " + host_name() +
+                                                             " has no such interface that is up: it has ") &&
+                                               ContainsSubstring("lo"));
+  const EnvironmentVariable none("ISOBAR_INTERFACE", nullptr);
+  CHECK(!reachable_addresses().empty());  // NCCL's is no more than a hint
+  const EnvironmentVariable loopback("NCCL_SOCKET_IFNAME", "lo");
+  CHECK(reachable_addresses().front().starts_with("127."));
 }

@@ -9,6 +9,7 @@
 
 #include "comm/process_ranks.h"
 #include "kernels/common/check.h"
+#include "tests/harness/environment_variable.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -296,9 +297,87 @@ TEST_CASE("launch: a key in a file is one that others cannot read") {
   REQUIRE(::write(descriptor, "5ec2e7\n", 7) == 7);
   CHECK(launch_of(variables).key == "5ec2e7");
   CHECK(launch_of(variables).is_key_secret);
-  ::fchmod(descriptor, 0640);
-  CHECK_THROWS_WITH(launch_of(variables), ContainsSubstring("others can read " + std::string(file) + ": chmod 600"));
+  CHECK(launch_of(with(variables, {{"ISOBAR_JOB_KEY", "mine"}})).key == "mine");
+  for (const mode_t mode : {0640, 0620, 0610, 0604, 0602, 0601}) {
+    ::fchmod(descriptor, mode);
+    CHECK_THROWS_WITH(launch_of(variables), ContainsSubstring("others can read " + std::string(file) + ": chmod 600"));
+  }
+  ::fchmod(descriptor, 0700);
+  CHECK(launch_of(variables).key == "5ec2e7");
   ::close(descriptor);
   ::unlink(file);
   CHECK_THROWS_WITH(launch_of(variables), ContainsSubstring("No such file"));
+}
+
+TEST_CASE("launch: the first and the last port are ports, and what lies beyond them is none") {
+  for (const char* port : {"1", "65535"})
+    CHECK(launch_of(with(kSrun, {{"MASTER_PORT", port}})).port == std::atoi(port));
+  for (const char* none : {"0", "65536", "-1"})
+    CHECK_THROWS_WITH(launch_of(with(kSrun, {{"MASTER_PORT", none}})),
+                      concat("MASTER_PORT is ", none, ", which is no port"));
+}
+
+TEST_CASE("launch: places on a host that cannot be are brought to ones that can") {
+  check_is(launch_of(with(kTorchrun, {{"LOCAL_RANK", "99"}, {"LOCAL_WORLD_SIZE", "99"}})), Launcher::torchrun, 5, 8, 7,
+           8);
+  check_is(launch_of(with(kTorchrun, {{"LOCAL_RANK", "-1"}, {"LOCAL_WORLD_SIZE", "0"}})), Launcher::torchrun, 5, 8, 0,
+           1);
+}
+
+TEST_CASE("launch: srun's list of tasks is read at the number of this node") {
+  for (const auto& [node, tasks] : std::map<std::string, int>{{"0", 3}, {"1", 2}, {"2", 1}}) {
+    const Launch launch = launch_of(with(kSrun, {{"SLURM_NODEID", node}}));
+    CHECK(launch.local_ranks == tasks);
+    CHECK(launch.is_local_rank_known);
+  }
+  for (const char* none : {"3", "-1", "x"})
+    CHECK(!launch_of(with(kSrun, {{"SLURM_NODEID", none}})).is_local_rank_known);
+}
+
+TEST_CASE("launch: two of torchrun's jobs on a host have different keys, and no agent's is a secret") {
+  const Variables agent =
+      with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}});
+  const Launch launch = launch_of(agent);
+  CHECK(launch.key == "torchrun.none.node1.29500");
+  CHECK(!launch.is_key_secret);
+  for (const auto& [name, value] :
+       Variables{{"TORCHELASTIC_RUN_ID", "7"}, {"MASTER_ADDR", "node2"}, {"MASTER_PORT", "29501"}})
+    CHECK(launch_of(with(agent, {{name, value}})).key != launch.key);
+}
+
+TEST_CASE("launch: a job's id is that of the launcher that has one") {
+  CHECK(launch_of(with(kHydra, {{"PMI_JOBID", "hydra.5"}})).key == "hydra.5");
+  CHECK(launch_of(with(kPals, {{"PMI_JOBID", "5"}})).key == "1f2e3d");
+  CHECK(launch_of(kHydra).key == "");
+  CHECK(launch_of(with(kSrun, {{"SLURM_RESTART_COUNT", "2"}})).key == "17.3.2");
+}
+
+TEST_CASE("launch: where torchrun says no address, the step's list of nodes does, or the user must") {
+  const Variables agent = with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "none"}, {"SLURM_STEP_NODELIST", "node[07-09]"}});
+  CHECK(launch_of(agent).address == "node07");
+  CHECK_THROWS_WITH(check_can_start(launch_of(kTorchrun), /*by_nccl=*/true),
+                    "WORLD_SIZE is 8, but where rank 0 is is not known: set MASTER_ADDR to its host");
+  CHECK_THROWS_WITH(check_can_start(launch_of(kTorchrun), /*by_nccl=*/false),
+                    "WORLD_SIZE is 8: the backend mpi needs mpirun or srun --mpi=pmix to start the ranks");
+}
+
+TEST_CASE("launch: launchers have the names of their commands") {
+  CHECK(std::string(name_of(Launcher::open_mpi)) == "mpirun");
+  CHECK(std::string(name_of(Launcher::pmi)) == "mpirun");
+  CHECK(std::string(name_of(Launcher::flux)) == "flux run");
+  CHECK(std::string(name_of(Launcher::slurm)) == "srun");
+  CHECK(std::string(name_of(Launcher::torchrun)) == "a launcher");
+  CHECK(std::string(name_of(Launcher::none)) == "no launcher");
+}
+
+TEST_CASE("launch: by this process's own variables rank 0's host is a name that can be resolved, or srun's address") {
+  for (const auto& [host, address] :
+       {std::pair("localhost", "localhost"), std::pair("no.such.host.invalid", "10.0.0.1")}) {
+    const testing::EnvironmentVariable rank("SLURM_PROCID", "4"), size("SLURM_STEP_NUM_TASKS", "6"),
+        step("SLURM_STEP_ID", "3"), nodes("SLURM_STEP_NODELIST", host), server("SLURM_LAUNCH_NODE_IPADDR", "10.0.0.1"),
+        master("MASTER_ADDR", nullptr), pmi("PMI_SIZE", nullptr), mpirun("OMPI_COMM_WORLD_SIZE", nullptr);
+    const Launch launch = find_launch();
+    CHECK(launch.rank == 4);
+    CHECK(launch.address == address);
+  }
 }

@@ -11,11 +11,14 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <mutex>
@@ -29,6 +32,7 @@
 #include "comm/messages.h"
 #include "comm/neighbours.h"
 #include "kernels/common/check.h"
+#include "kernels/common/host_name.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/testing.h"
 
@@ -269,6 +273,15 @@ TEST_CASE("meeting: what does not fit is told once, by the first rank") {
                           "ISOBAR_MAX_ISA=avx2 on all"));
   CHECK(changed(2, [](RankDescription& me) { me.compares_calls = true; }) ==
         told_by_the_first(4, "ISOBAR_COMM_CHECK=1 is set on rank 2 and not on rank 0: set it on all"));
+  CHECK(meet(4, leave, [](RankDescription& me) { me.compares_calls = me.rank != 2; }) ==
+        told_by_the_first(4, "ISOBAR_COMM_CHECK=1 is set on rank 0 and not on rank 2: set it on all"));
+  CHECK_THAT(meet(2, leave, [](RankDescription& me) { me.instructions = me.rank == 1 ? "avx2" : "generic"; })[0],
+             ContainsSubstring("computes with avx2, rank 0 with generic: set ISOBAR_MAX_ISA=generic on all"));
+  // A rank that has found an error by itself is told before what differs.
+  CHECK(meet(4, leave, [](RankDescription& me) {
+          if (me.rank == 1) me.version = "2";
+          if (me.rank == 3) me.failure = "no key learning_rat";
+        }) == told_by_the_first(4, "rank 3: no key learning_rat"));
   const std::string twice = changed(2, [](RankDescription& me) { me.rank = 1; })[0];
   CHECK_THAT(twice, ContainsSubstring("two processes say that they are rank 1: process 10"));
   CHECK_THAT(changed(2, [](RankDescription& me) { me.rank = 4; })[0],
@@ -309,7 +322,26 @@ TEST_CASE("meeting: an address of another host, and a port that is taken") {
   CHECK_THROWS_WITH(MeetingPort("192.0.2.1", 0), ContainsSubstring("192.0.2.1 is no address of "));
   CHECK_THROWS_WITH(MeetingPort("no.such.host.invalid", 0), ContainsSubstring("cannot be resolved"));
   const MeetingPort port(kHere, 0);
-  CHECK_THROWS_WITH(MeetingPort(kHere, port.port()), ContainsSubstring("is taken by another process; set MASTER_PORT"));
+  CHECK_THROWS_WITH(MeetingPort(kHere, port.port()),
+                    concat("the meeting: port ", port.port(),
+                           " of 127.0.0.1 is taken by another process; set MASTER_PORT to a free one"));
+  CHECK(port.text() == concat("127.0.0.1:", port.port()));
+}
+
+TEST_CASE("meeting: rank 0 listens at all addresses of its host, or says which ports are taken") {
+  const MeetingPort port("", 0);
+  CHECK(port.text() == concat("port ", port.port(), " of ", host_name(), " (all its addresses)"));
+  CHECK(Stranger(port.port()).is_connected());
+  // Two neighbouring ports, both taken.
+  for (int first = port.port(); first < port.port() + 100; ++first) {
+    std::optional<MeetingPort> one, two;
+    if (error_of([&] { one.emplace("", first), two.emplace("", first + 1); }) != "") continue;
+    CHECK_THROWS_WITH(MeetingPort("", first, 2),
+                      concat("the meeting: ports ", first, " to ", first + 1, " of ", host_name(),
+                             " are taken by another process; set MASTER_PORT to a free one"));
+    return;
+  }
+  FAIL("no two free ports");
 }
 
 TEST_CASE("meeting: the first error of any rank reaches all, and one tells it") {
@@ -554,6 +586,7 @@ TEST_CASE("meeting: who works alone is waited for, as long as that may last") {
   while (answers.size() < 100 && (answers.empty() || answers.back().empty())) {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     answers.push_back(meeting.report_timeout(both, 0.3));
+    CHECK(!meeting.is_reported(0));  // to wait on is no end that the user has heard of
   }
   worker.join();
   CHECK(answers.size() >= 3);  // 0.9 s
@@ -657,6 +690,21 @@ TEST_CASE("meeting: messages are cut out of a stream, and what is too long or da
   refused(std::string("\3\0\0\0\1\0\0", 7));
 }
 
+TEST_CASE("meeting: a message's texts and numbers are those that it has, within what they may be") {
+  const Message message{.type = 3, .texts = {"5", "5x", ""}};
+  CHECK(message.number(0, 5, 5) == 5);
+  CHECK_THROWS_WITH(message.number(0, 6, 9), "a message of type 3 has no number from 6 to 9");
+  CHECK_THROWS_WITH(message.number(0, 0, 4), "a message of type 3 has no number from 0 to 4");
+  for (const std::size_t none : {1, 2}) CHECK_THROWS_AS(message.number(none, 0, 9), Error);
+  CHECK_THROWS_WITH(message.text(3), "a message of type 3 has 3 texts only");
+  // A sentence that is too long is cut, and what comes behind it travels whole.
+  MessageStream stream;
+  stream.add(to_wire({.type = 3, .texts = {std::string(60000, 'x'), "behind"}}));
+  const auto cut = stream.next();
+  REQUIRE(cut);
+  CHECK(cut->texts == std::vector<std::string>{std::string(48 << 10, 'x'), "behind"});
+}
+
 TEST_CASE("meeting: strangers are dropped, and the ranks meet all the same") {
   MeetingPort port(kHere, 0);
   const int number = port.port();
@@ -691,6 +739,22 @@ TEST_CASE("meeting: a rank that says what no rank says has failed, and is named"
   rank_1.say(Message{.type = 99});
   for (int i = 0; i < 1000 && !meeting.has_failed(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   CHECK(meeting.failure() == "rank 1: it has sent a message of type 99");
+}
+
+TEST_CASE("meeting: a rank that leaves twice has left once, and rank 0 goes on") {
+  MeetingPort port(kHere, 0);
+  std::optional<Stranger> rank_1(std::in_place, port.port());
+  std::thread entering([&] {
+    rank_1->enter("job");
+    rank_1->say(hello(1, 2));
+  });
+  const Meeting meeting(attendee(0, 2), std::move(port), options());
+  entering.join();
+  for (int i = 0; i < 2; ++i) rank_1->say(Message{.type = 7});
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // an end may overtake what is not read yet
+  rank_1.reset();
+  for (int i = 0; i < 1000 && !meeting.has_failed(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  CHECK(meeting.failure() == "rank 1: it has died (process 7 on node)");
 }
 
 TEST_CASE("meeting: a rank whose hello comes in pieces is a rank all the same") {
@@ -809,7 +873,7 @@ TEST_CASE("meeting: rank 0 is found at the first of several ports, in the middle
 
 TEST_CASE("meeting: each rank hears which one of its host it is") {
   std::mutex mutex;
-  std::vector<int> local(4), of(4);
+  std::vector<int> local(4), of(4), host(4);
   meet(
       4,
       [&](Meeting& meeting, int rank) {
@@ -817,13 +881,46 @@ TEST_CASE("meeting: each rank hears which one of its host it is") {
           const std::lock_guard lock(mutex);
           local[static_cast<std::size_t>(rank)] = meeting.place_on_host().local_rank;
           of[static_cast<std::size_t>(rank)] = meeting.place_on_host().local_ranks;
+          host[static_cast<std::size_t>(rank)] = meeting.place_on_host().host;
           CHECK(meeting.hosts() == 2);
         }
         meeting.leave();
       },
-      [](RankDescription& me) { me.host_identity = me.rank < 3 ? "boot1" : "boot2"; });
-  CHECK(local == std::vector<int>{0, 1, 2, 0});
-  CHECK(of == std::vector<int>{3, 3, 3, 1});
+      [](RankDescription& me) { me.host_identity = me.rank == 1 ? "boot2" : "boot1"; });
+  CHECK(local == std::vector<int>{0, 0, 1, 2});
+  CHECK(of == std::vector<int>{3, 1, 3, 3});
+  CHECK(host == std::vector<int>{0, 1, 0, 0});
+}
+
+// A signal must reach the rank's own threads: those stop the run.
+TEST_CASE("meeting: its threads take no signals, and a rank takes those that it took before") {
+  const auto blocked = [] {
+    sigset_t signals = {};
+    pthread_sigmask(SIG_SETMASK, nullptr, &signals);
+    std::vector<int> all;
+    for (int signal = 1; signal < NSIG; ++signal)
+      if (sigismember(&signals, signal) == 1) all.push_back(signal);
+    return all;
+  };
+  std::barrier<> both(2);
+  std::mutex mutex;
+  meet(2, [&](Meeting& meeting, int rank) {
+    const std::vector<int> mine = blocked();
+    both.arrive_and_wait();
+    if (rank == 0) {
+      int deaf = 0;
+      for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+        std::ifstream status(task.path() / "status");
+        for (std::string line; std::getline(status, line);)
+          if (line.starts_with("SigBlk:")) deaf += std::stoull(line.substr(7), nullptr, 16) >> (SIGTERM - 1) & 1;
+      }
+      CHECK(deaf == 2);  // one of each rank
+    }
+    both.arrive_and_wait();
+    meeting.leave();
+    const std::lock_guard lock(mutex);
+    CHECK(mine.empty());
+  });
 }
 
 TEST_CASE("meeting: only one rank of a host says that rank 0 cannot be reached") {
@@ -842,7 +939,52 @@ TEST_CASE("meeting: who waits for the user to be told hears when that is so") {
     while (asked < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (meeting.reports_error()) meeting.note_reported();
     CHECK(meeting.is_reported(kLong));
+    CHECK_THROWS_WITH(meeting.leave(), "rank 2: the disk is full");  // that it is told makes nothing well
   });
+}
+
+// Who may tell that rank 0 is gone: the first five ranks of the first three hosts, one after another.
+TEST_CASE("meeting: where rank 0 is gone, ranks far behind it leave it to others to tell") {
+  const auto silent = [](int ranks, const std::vector<int>& asked, const std::function<std::string(int)>& host) {
+    std::mutex mutex;
+    std::vector<int> none;
+    meet(
+        ranks,
+        [&](Meeting& meeting, int rank) {
+          if (rank == 0) return;
+          while (!meeting.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          if (std::ranges::find(asked, rank) == asked.end()) return;
+          std::this_thread::sleep_for(std::chrono::milliseconds(100));
+          const bool tells = meeting.reports_error();
+          const std::lock_guard lock(mutex);
+          if (!tells) none.push_back(rank);
+        },
+        [&](RankDescription& me) { me.host_identity = host(me.rank); });
+    std::ranges::sort(none);
+    return none;
+  };
+  CHECK(silent(7, {1, 5, 6}, [](int) { return "boot"; }) == std::vector<int>{5, 6});
+  CHECK(silent(5, {3, 4}, [](int rank) { return "boot" + std::to_string(rank); }) == std::vector<int>{3, 4});
+}
+
+TEST_CASE("meeting: a rank that ends when all have left has not died") {
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  std::mutex mutex;
+  std::vector<std::string> deaths;
+  MeetingOptions mine = options();
+  mine.report_death = [&](const std::string& sentence) {
+    const std::lock_guard lock(mutex);
+    deaths.push_back(sentence);
+  };
+  std::thread other([&] { Meeting(attendee(1, 2), at(number), options()).leave(); });
+  Meeting meeting(attendee(0, 2), std::move(port), mine);
+  meeting.leave();
+  other.join();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const std::lock_guard lock(mutex);
+  CHECK(deaths.empty());
+  CHECK(!meeting.has_failed());
 }
 
 namespace {

@@ -6,9 +6,11 @@
 #include <ctime>
 #include <set>
 
+#include "comm/imagined.h"
 #include "comm/parallel.h"
 #include "comm/pieces.h"
 #include "comm/thread_ranks.h"
+#include "kernels/common/check.h"
 #include "tests/harness/findings.h"
 #include "tests/harness/testing.h"
 
@@ -81,6 +83,29 @@ TEST_CASE("mesh: 8,192 ranks are told in a few lines") {
         "dp groups: {0,4,... 8188} {1,5,... 8189} {2,6,... 8190} {3,7,... 8191}\n");
 }
 
+TEST_CASE("mesh: small ones are told rank by rank, and up to eight groups whole") {
+  CHECK(to_text(Mesh({.dp = 2, .tp = 2}, "tp-dp")) ==
+        "  rank    tp    dp\n"
+        "     0     0     0\n"
+        "     1     1     0\n"
+        "     2     0     1\n"
+        "     3     1     1\n"
+        "tp groups: {0,1} {2,3}\n"
+        "dp groups: {0,2} {1,3}\n");
+  CHECK_THAT(to_text(Mesh({.dp = 32}, "dp")), ContainsSubstring("\n    31    31\n"));
+  CHECK(to_text(Mesh({.dp = 33}, "dp")) == "dp groups: {0-32}\n");
+  CHECK_THAT(to_text(Mesh({.dp = 8, .tp = 2}, "tp-dp")),
+             ContainsSubstring("tp groups: {0,1} {2,3} {4,5} {6,7} {8,9} {10,11} {12,13} {14,15}\n"));
+  CHECK_THAT(to_text(Mesh({.dp = 9, .tp = 2}, "tp-dp")),
+             ContainsSubstring("tp: 9 groups of 2: {0,1} {2,3} {4,5} ... {16,17}\n"));
+}
+
+TEST_CASE("mesh: more ranks than a run may have are refused") {
+  CHECK(Mesh({.dp = kMaxRanks / 4, .tp = 4}, "tp-dp").world_size() == kMaxRanks);
+  CHECK_THROWS_WITH(Mesh({.dp = kMaxRanks / 4 + 1, .tp = 4}, "tp-dp"), concat("more than ", kMaxRanks, " ranks"));
+  CHECK_THROWS_WITH(Mesh({.dp = std::int64_t{1} << 62, .tp = 4}, "tp-dp"), concat("more than ", kMaxRanks, " ranks"));
+}
+
 TEST_CASE("parallel: groups of the same members are one of the backend, and one rank is none") {
   struct Case {
     MeshSizes sizes;
@@ -134,6 +159,25 @@ TEST_CASE("parallel: what is no group of ranks that share the optimizer is refus
                     ContainsSubstring("groups of 4 ranks: they do not divide the 6 ranks that share it, dp x cp"));
   CHECK_THROWS_WITH(Parallel::imagined(0, {.dp = 6, .tp = 2}, "tp-dp", {.off = true, .shards = 2}),
                     ContainsSubstring("where gradients are not exchanged"));
+}
+
+TEST_CASE("parallel: imagined ranks add up what one hands in, and know the largest of those before") {
+  const auto world = std::make_shared<ImaginedWorld>();
+  const auto asked = [&](int rank, double a, double b) {
+    const Communicator ranks(make_imagined_backend(world, rank, 3));
+    std::vector<double> numbers{a, 1};
+    ranks.all_reduce(numbers);
+    CHECK(numbers == std::vector<double>{3 * a, 3});
+    ranks.all_reduce({&a, 1}, Reduce::max);
+    ranks.all_reduce({&b, 1}, Reduce::max);
+    CHECK_THROWS_WITH(ranks.all_reduce(Tensor::zeros({4}, DType::fp32, Device{})),
+                      ContainsSubstring("all_reduce of 4 fp32: these ranks are imagined, and only shapes can be"));
+    CHECK_THROWS_WITH(ranks.split(0, 0, "part"), "imagined ranks form no groups but those of a layout");
+    return std::vector<double>{a, b};
+  };
+  CHECK(asked(0, 5, 1) == std::vector<double>{5, 1});
+  CHECK(asked(1, 2, 4) == std::vector<double>{5, 4});
+  CHECK(asked(2, 6, 3) == std::vector<double>{6, 4});
 }
 
 // 8,192 ranks as they would stand in a run, tp 4, cp 2 and an optimizer dealt out over 64: where each stands, and the

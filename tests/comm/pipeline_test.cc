@@ -263,6 +263,12 @@ TEST_CASE("pipeline: options, and what is none") {
   CHECK(to_text(PipelineOptions{}) == "1 chunk, split balanced");
   for (const char* split : {"", "odd", "4,", "4,,3", "4,-1", "4.5,3", "4,3x", " ", "99999999999999999999"})
     CHECK_THROWS_WITH(pipeline_options(1, split), ContainsSubstring("balanced, even, or the number of blocks"));
+  for (const auto& moves : {pipeline_moves, forward_moves}) {
+    CHECK_THROWS_WITH(moves(4, 4, 8, 1), "pipeline: place 4 of 4, 8 parts, 1 chunks");
+    CHECK_THROWS_WITH(moves(-1, 4, 8, 1), "pipeline: place -1 of 4, 8 parts, 1 chunks");
+    CHECK_THROWS_WITH(moves(0, 4, 0, 1), "pipeline: place 0 of 4, 0 parts, 1 chunks");
+    CHECK_THROWS_WITH(moves(0, 4, 8, 0), "pipeline: place 0 of 4, 8 parts, 0 chunks");
+  }
   CHECK_THROWS_WITH(pipeline_moves(0, 4, 6, 2),
                     "--pipeline-chunks 2: the 6 parts of a batch (grad_accumulation) are no multiple of the 4 ranks of "
                     "a pipeline");

@@ -35,6 +35,12 @@ TEST_CASE("rank list: ranges as people say them") {
   Ranks random(40);
   for (std::size_t i = 0; i < random.size(); ++i) random[i] = static_cast<int>(i * i * i);
   CHECK_THAT(ranks_text(random), ContainsSubstring(", ... (40 ranks)"));
+  // It says how many ranks there are, not how many ranges: 20 of five ranks each, of which 16 are shown.
+  Ranks fives;
+  for (int i = 0; i < 100; ++i) fives.push_back(i / 5 * 10 + i % 5);
+  CHECK_THAT(ranks_text(fives),
+             ContainsSubstring("ranks 0 to 4, 10 to 14, ") && ContainsSubstring(", 150 to 154, ... (100 ranks)"));
+  CHECK(ranks_text(std::span(fives).first(80)).ends_with(", 140 to 144, 150 to 154"));
 }
 
 TEST_CASE("rank list: the members of any group travel whole") {

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "kernels/common/check.h"
+#include "tests/harness/resource_limit.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -77,6 +78,9 @@ TEST_CASE("sockets: what has come is received in pieces, and the end is told fro
   CHECK(bytes == std::string(4096, 'x'));
   CHECK(receive_some(pair.one.get(), bytes, 10000) == Received::some);
   CHECK(bytes.size() == 904);
+  REQUIRE(send_all(pair.other.get(), "z"));
+  CHECK(receive_some(pair.one.get(), bytes) == Received::some);
+  CHECK(bytes == "z");
   pair.other = Socket();
   errno = EPERM;
   CHECK(receive_some(pair.one.get(), bytes) == Received::end);
@@ -156,4 +160,17 @@ TEST_CASE("sockets: more open files than the host allows are refused by number")
                     ContainsSubstring("rank 0 needs 1073741824 open files, and ") &&
                         ContainsSubstring(concat(" allows ", limit.rlim_max, ": raise its hard limit")));
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+TEST_CASE("sockets: the limit of open files is raised by what else a process opens, and never lowered") {
+  rlimit limit = {};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  if (limit.rlim_max < 4096) ISOBAR_SKIP("the hard limit of open files is too low");
+  const testing::ResourceLimit low(RLIMIT_NOFILE, 512);
+  allow_open_files(1500, "the meeting of 1500 ranks");
+  getrlimit(RLIMIT_NOFILE, &limit);
+  CHECK(limit.rlim_cur == 1500 + 1024);
+  allow_open_files(100, "the meeting of 100 ranks");
+  getrlimit(RLIMIT_NOFILE, &limit);
+  CHECK(limit.rlim_cur == 1500 + 1024);
 }

@@ -168,9 +168,11 @@ void check_rounding(const Communicator& world, Device device, Findings& findings
   const Tensor x = tensor_of({world.rank() == 0 ? 256.0 : 1.0}, DType::bf16, device);
   world.all_reduce(x);
   findings.expect_values(x, {260}, "bf16");
-  const Tensor largest = tensor_of({world.rank() == 2 ? std::nan("") : 1.0}, DType::fp32, device);
-  world.all_reduce(largest, Reduce::max);
-  findings.expect(std::isnan(largest.item()), "the largest of a NaN");
+  for (int r = 0; r < world.size(); ++r) {
+    const Tensor largest = tensor_of({world.rank() == r ? std::nan("") : 1.0}, DType::fp32, device);
+    world.all_reduce(largest, Reduce::max);
+    findings.expect(std::isnan(largest.item()), concat("the largest of a NaN of rank ", r));
+  }
 }
 
 std::string wrong_verbs(const RunWorld& run, const DeviceOf& device_of) {

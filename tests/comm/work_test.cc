@@ -1,6 +1,7 @@
 // Who works alone (comm/work.h), with ranks as threads: the others wait longer than their time for it.
 #include "comm/work.h"
 
+#include <barrier>
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -79,4 +80,22 @@ TEST_CASE("work: without a word, and beyond its limit, a rank has not come") {
   CHECK_THAT(ended_by(3), Matches("rank 1: rank 0 has not come to barrier, call 1 of group world, within 0.1 s; rank 0 "
                                   "is writing a checkpoint since [0-9]+ s"));
   CHECK(ended_by(kAnyTime).empty());
+}
+
+TEST_CASE("work: all ranks that have not come are named, each with what it works at") {
+  std::string sentence;
+  std::barrier<> all(4);
+  try {
+    run_ranks({.ranks = 4, .timeout_seconds = 0.1}, [&](const Communicator& world) {
+      std::optional<Working> work;
+      if (world.rank() == 3) work.emplace(world, "writing a checkpoint", 2);
+      all.arrive_and_wait();
+      if (world.rank() > 0) pause(1);
+      world.barrier();
+    });
+  } catch (const Error& error) {
+    sentence = error.what();
+  }
+  CHECK_THAT(sentence, Matches("rank 0: ranks 1, 2, 3 have not come to barrier, call 1 of group world, within 0.1 s; "
+                               "rank 3 is writing a checkpoint since [0-9]+ s"));
 }

@@ -69,5 +69,32 @@ TEST_CASE("a batch of other names or shapes is not copied into an earlier one", 
   CHECK(earlier.at("id").to_vector() == std::vector<double>{1, 2});
 }
 
+// Philox of Salmon et al. 2011, evaluated in Python: stream 2^63 + epoch, number sample · 2^32 + index.
+TEST_CASE("a sample's random numbers follow from its key alone, and each set has its own", "[batch]") {
+  const SampleKey key{.sample = 3, .epoch = 2, .seed = 7};
+  CHECK(key.random_bits(0) == 3753586778u);
+  CHECK(key.random_bits(5) == 1801565900u);
+  CHECK(key.random_bits((std::uint64_t{1} << 32) - 1) == 1801283448u);
+  CHECK(key.of(DataSplit::train).random_bits(5) == 1801565900u);
+  CHECK(key.of(DataSplit::valid).random_bits(5) == 4266199249u);
+  CHECK(key.of(DataSplit::test).random_bits(5) == 4051500300u);
+  CHECK(key.random_below(10, 5) == 4);
+  CHECK(key.random_below(1, 5) == 0);
+  CHECK(key.random_below(std::int64_t{1} << 32, 5) == 1801565900);
+  CHECK(key.random_uniform(5) == Approx(0.4194597005844116).epsilon(1e-12));
+  CHECK(key.random_normal(1) == Approx(0.5913131657585122).epsilon(1e-14));
+  for (const std::int64_t none : {std::int64_t{0}, std::int64_t{-1}, (std::int64_t{1} << 32) + 1})
+    CHECK_THROWS_WITH(key.random_below(none, 0), "no random number below " + std::to_string(none));
+  CHECK_THROWS_WITH(key.random_bits(std::uint64_t{1} << 32),
+                    "a sample has 2^32 random numbers; number 4294967296 is asked for");
+  const auto of_valid = [](std::int64_t sample) { return SampleKey{.sample = sample}.of(DataSplit::valid); };
+  CHECK_NOTHROW(of_valid((1 << 30) - 1));
+  CHECK_THROWS_WITH(of_valid(1 << 30), "a set of random samples has at most 2^30 of them");
+}
+
+TEST_CASE("a data set that is read whole has no bands, and says so", "[batch]") {
+  CHECK_THROWS_WITH(Counting().band({2, 3}), "counting: samples are read whole, and not rows [2, 5) of them");
+}
+
 }  // namespace
 }  // namespace isobar::testing

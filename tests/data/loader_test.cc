@@ -270,8 +270,15 @@ TEST_CASE("loader: impossible batches are refused") {
   CHECK_THROWS_AS(Loader(dataset, Sampler(samples, true), {.cut = {.batch = 0}}), Error);
   CHECK_THROWS_WITH(Loader(dataset, Sampler(9, true), {}),
                     ContainsSubstring("a sampler of 9 samples is not for the 10"));
+  CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.workers = -1}),
+                    ContainsSubstring("the loader cannot have -1 workers that read "));
+  CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.read_ahead = 0}),
+                    ContainsSubstring(" workers that read 0 batches ahead"));
   Loader whole(dataset, Sampler(samples, true), {.cut = {.batch = 10}});
   CHECK(whole.batches_per_epoch() == 1);
+  CHECK_THROWS_WITH(whole.seek({3, 2}), "the loader has no batch 2 of epoch 3: an epoch has 1 batches");
+  CHECK_THROWS_AS(whole.seek({3, -1}), Error);
+  CHECK_THROWS_AS(whole.seek({-1, 0}), Error);
 }
 
 TEST_CASE("loader: ranks together visit an epoch's whole batches in the common order") {

@@ -62,6 +62,11 @@ TEST_CASE("schedule: a run of epochs is one of their iterations") {
   CHECK_FALSE(schedule.num_epochs);
   CHECK(schedule.learning_rate(1).at(60) == testing::Approx(0.15).epsilon(1e-13));
   CHECK(schedule.of_run(7).num_iters == 120);  // nothing is left to be said
+  options.decay_epochs = 2;
+  CHECK(options.of_run(40).num_iters == 120);
+  CHECK(options.of_run(40).decay_iters == 80);
+  CHECK(options.of_run(40).learning_rate(1).at(40) == testing::Approx(0.15).epsilon(1e-13));
+  options.decay_epochs.reset();
 
   options.warmup_rule = WarmupRule::megatron;
   options.warmup = 120;
@@ -257,6 +262,10 @@ TEST_CASE("schedule: keys that contradict each other are refused") {
                     ContainsSubstring("must be below decay_iters (6) with warmup_rule nanogpt"));
   CHECK_THROWS_WITH(refused({"num_iters=5", "lr_schedule=wsd", "wsd_iters=6"})(),
                     ContainsSubstring("wsd_iters in --set must be at most the 5 iterations after the warmup, not 6"));
+  CHECK_NOTHROW(refused({"num_iters=5", "lr_schedule=wsd", "wsd_iters=5", "warmup=2"})());
+  CHECK_NOTHROW(refused({"num_iters=5", "lr_schedule=wsd", "wsd_iters=3", "warmup=2", "warmup_rule=megatron"})());
+  CHECK_THROWS_WITH(refused({"num_iters=5", "lr_schedule=wsd", "wsd_iters=4", "warmup=2", "warmup_rule=megatron"})(),
+                    ContainsSubstring("wsd_iters in --set must be at most the 3 iterations after the warmup, not 4"));
 }
 
 }  // namespace isobar

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/free_memory.h"
+#include "tests/harness/resource_limit.h"
 #include "tests/harness/testing.h"
 
 namespace isobar {
@@ -127,6 +129,16 @@ TEST_CASE("what no machine has is refused, and counts as used by nobody", "[stor
   CHECK_THROWS_WITH(Storage(std::size_t{1} << 60, Device{}), testing::ContainsSubstring("out of memory"));
   CHECK(memory_bytes() == before);
   CHECK(pooled_memory_bytes() <= pooled);
+}
+
+TEST_CASE("free memory is what a limit of this process leaves beside what is held and what is pooled", "[storage]") {
+  constexpr std::size_t kRoom = 2048 * kMiB;
+  const std::size_t available = free_memory_bytes();
+  if (available < 2 * kRoom) ISOBAR_SKIP("less than 4 GiB of memory are free");
+  const Storage block(64 * kMiB, Device{});
+  { const Storage pooled(32 * kMiB, Device{}); }
+  const testing::ResourceLimit limit(RLIMIT_DATA, memory_bytes() + pooled_memory_bytes() + kRoom);
+  CHECK(free_memory_bytes() == kRoom);
 }
 
 TEST_CASE("memory of another owner is not counted, and lives as long as a block refers to it", "[storage]") {

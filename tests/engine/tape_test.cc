@@ -883,6 +883,14 @@ TEST_CASE("the tape's report adds up what the nodes keep alive") {
   CHECK_THAT(tape.report(), testing::ContainsSubstring("2.00 MiB"));
 }
 
+TEST_CASE("the tape's report counts once what two nodes keep alive") {
+  const Tensor leaf = make_leaf(random_tensor({1024, 128}, 1), Tensor::zeros({1024, 128}, DType::fp64, Device{}));
+  Tape tape;
+  const TapeScope recording(tape);
+  const Tensor one = gelu(leaf, Activation::gelu_erf), other = gelu(leaf, Activation::gelu_tanh);
+  CHECK_THAT(tape.report(), testing::ContainsSubstring("all                           1.00 MiB"));
+}
+
 TEST_CASE("each node's activations are given back during the backward pass, before the next node runs") {
   constexpr std::int64_t kElements = 1 << 17;
   constexpr std::size_t kBytes = kElements * sizeof(double), kOps = 8;

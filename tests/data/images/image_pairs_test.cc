@@ -2,6 +2,7 @@
 // checked.
 #include "data/images/image_pairs.h"
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -102,6 +103,19 @@ TEST_CASE("noisy pairs: the target is the image, and the noise is normal, fresh 
   CHECK(std::abs(moments.mean) < 4 * kSigma / std::sqrt(2000.0));
   CHECK(std::abs(moments.deviation() - kSigma) < 4 * kSigma / std::sqrt(2 * 2000.0));
   CHECK(read(NoisyPairs(path, 0, DataSplit::train), {.sample = 1}).input == pair.target);
+  // Other noise for another set, sample and seed.
+  const auto first_noise = [&](DataSplit split, const SampleKey& key) {
+    const Pair other = read(NoisyPairs(path, kSigma, split), key);
+    return other.input[0] - other.target[0];
+  };
+  const SampleKey key{.sample = 1, .epoch = 5, .seed = 7};
+  CHECK(first_noise(DataSplit::train, key) == noise[0]);
+  CHECK(first_noise(DataSplit::valid, key) != noise[0]);
+  CHECK(first_noise(DataSplit::test, key) != first_noise(DataSplit::valid, key));
+  CHECK(first_noise(DataSplit::train, {.sample = 2, .epoch = 5, .seed = 7}) != noise[0]);
+  CHECK(first_noise(DataSplit::train, {.sample = 1, .epoch = 5, .seed = 8}) != noise[0]);
+  const std::array<void*, 1> one{};
+  CHECK_THROWS_WITH(set.read(key, one), path + ": a sample has 2 tensors, but 1 buffers are given");
   CHECK_THROWS_WITH(NoisyPairs(path, kSigma, DataSplit::train, 4), path + " has 3 samples, but 4 are asked for");
 }
 
@@ -155,6 +169,18 @@ TEST_CASE("stored pairs: what does not fit is refused with file and dataset") {
                     ContainsSubstring("dataset 'input' has the shape [1, 2, 2]"));
   CHECK_THROWS_WITH(StoredPairs(written({1, 1, 2, 2}, {1, 1, 2, 3})),
                     ContainsSubstring("'input' [1, 1, 2, 2] and 'target' [1, 1, 2, 3] are not pairs"));
+  CHECK_THROWS_WITH(StoredPairs(written({1, 2, 2, 2}, {2, 1, 2, 2})), ContainsSubstring("are not pairs"));
+  CHECK_THROWS_WITH(StoredPairs(written({1, 2, 2, 2}, {1, 1, 3, 2})), ContainsSubstring("are not pairs"));
+  // Inputs alone are enough where nothing is learnt from targets; those that are there must fit all the same.
+  const StoredPairs inputs(written({2, 1, 2, 3}, {}), std::nullopt, StoredTargets::optional);
+  CHECK(inputs.layout().size() == 1);
+  CHECK(inputs.layout()[0].shape == Shape{1, 2, 3});
+  CHECK(inputs.samples() == 2);
+  CHECK(inputs.target_units().empty());
+  const std::string pairs = written({2, 1, 2, 3}, {2, 4, 2, 3});
+  CHECK(StoredPairs(pairs, std::nullopt, StoredTargets::optional).layout().size() == 2);
+  CHECK_THROWS_WITH(StoredPairs(written({2, 1, 2, 3}, {1, 4, 2, 3}), std::nullopt, StoredTargets::optional),
+                    ContainsSubstring("are not pairs"));
   const StoredPairs holed(written({2, 2, 2, 2}, {2, 1, 2, 2}, std::numeric_limits<float>::quiet_NaN()));
   read(holed, {.sample = 0});
   CHECK_THROWS_WITH(read(holed, {.sample = 1}),

@@ -212,6 +212,11 @@ TEST_CASE("split: both rules of rounding, and what is no split") {
   CHECK(legacy("949,50,1", 777) == Bounds{0, 737, 776, 777});
   CHECK(legacy("1,1,1", 20) == Bounds{0, 6, 13, 20});
   CHECK(legacy("969,30,1", 25) == Bounds{0, 24, 25, 25});
+  // A half is rounded to even, as Python does: 2.5 to 2 and 3.5 to 4.
+  CHECK(core("1,1,0", 5) == Bounds{0, 2, 5, 5});
+  CHECK(core("1,1,0", 7) == Bounds{0, 4, 7, 7});
+  CHECK(legacy("1,1,0", 5) == Bounds{0, 3, 5, 5});  // 2, 4 and 4, moved by what is left over
+  CHECK(legacy("1,1,0", 7) == Bounds{0, 3, 7, 7});
   for (const auto& rule : {SplitRule::legacy, SplitRule::core}) {
     CHECK(split_documents("949,50,1", 7222, rule) == Bounds{0, 6854, 7215, 7222});
     CHECK(split_documents("949/50/1", 7222, rule) == Bounds{0, 6854, 7215, 7222});

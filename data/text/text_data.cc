@@ -41,6 +41,7 @@ class Opener {
     for (std::size_t set = 0; set < kSetNames.size(); ++set)
       if (options_.samples[set] != 0) data_.sets[set] = open_set(set);
     data_.trained_on = described_.value();
+    data_.trained_on_counted = counted_.value();
     if (data_.most_samples == 0 && !most_.empty()) data_.most_samples = most_.front();  // no blend
     return std::move(data_);
   }
@@ -54,7 +55,11 @@ class Opener {
       ISOBAR_CHECK(samples >= kAllSamples, samples, " samples are asked for");
   }
 
-  void describe(std::string_view text) { described_.update(std::as_bytes(std::span(text))); }
+  void describe(std::span<const std::byte> bytes) {
+    described_.update(bytes);
+    counted_.update(bytes);
+  }
+  void describe(std::string_view text) { describe(std::as_bytes(std::span(text))); }
 
   // What decides the training samples, of a file: its documents, and its first and last tokens.
   void describe(const DocumentRange& range) {
@@ -63,7 +68,7 @@ class Opener {
     const auto used =
         lengths.subspan(static_cast<std::size_t>(range.first), static_cast<std::size_t>(range.last - range.first));
     describe(concat("documents ", range.first, ' ', range.last, ';'));
-    described_.update(std::as_bytes(used));
+    describe(std::as_bytes(used));
     std::vector<std::int32_t> tokens(kTokensAtEnds);
     for (const bool forward : {true, false}) {
       std::int64_t left = kTokensAtEnds;
@@ -72,16 +77,21 @@ class Opener {
         const std::int64_t count = std::min<std::int64_t>(left, lengths[static_cast<std::size_t>(document)]);
         const std::span some = std::span(tokens).first(static_cast<std::size_t>(count));
         if (count > 0) range.documents->read(document, 0, some);
-        described_.update(std::as_bytes(some));
+        describe(std::as_bytes(some));
         left -= count;
       }
     }
   }
 
   void describe_options() {
-    describe(concat("T ", options_.seq_length, " seed ", options_.seed, " rule ", static_cast<int>(options_.rule),
-                    " flags ", options_.reset_position_ids, options_.reset_attention_mask, options_.eod_mask_loss,
-                    ';'));
+    const auto add = [this](Xxh64& to, const std::string& samples) {
+      const std::string text =
+          concat("T ", options_.seq_length, samples, " seed ", options_.seed, " rule ", static_cast<int>(options_.rule),
+                 " flags ", options_.reset_position_ids, options_.reset_attention_mask, options_.eod_mask_loss, ';');
+      to.update(std::as_bytes(std::span(text)));
+    };
+    add(described_, "");
+    add(counted_, concat(" samples ", options_.samples[0]));
   }
 
   std::shared_ptr<const TokenDocuments> open_file(const std::string& path) {
@@ -238,7 +248,7 @@ class Opener {
 
   const TextDataOptions& options_;
   TextData data_;
-  Xxh64 described_;
+  Xxh64 described_, counted_;
   std::shared_ptr<const MockDocuments> mock_;
   std::vector<std::int64_t> most_;  // of each file that is trained on: SampleIndex::most_samples()
   std::vector<std::pair<std::string, std::shared_ptr<const TokenDocuments>>> files_;

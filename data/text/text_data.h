@@ -44,6 +44,8 @@ struct TextData {
   // Of all that decides which tokens the training samples have, but for their order: options, lengths of the documents,
   // and some of the tokens of each file (all of them would take as long as an epoch).
   std::uint64_t trained_on = 0;
+  // The same of options and their number of samples, as weights have it that do not know the order.
+  std::uint64_t trained_on_counted = 0;
   // Their order, of each file: "1 epoch", "2 epochs and one apart" (data/text/sample_index.h). Two runs on the same
   // text whose orders are called alike have the same first samples, as many as the shorter one takes.
   std::string order;

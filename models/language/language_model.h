@@ -20,10 +20,11 @@ namespace isobar {
 // Facts about the text that the data determine.
 struct TextInfo {
   std::int64_t vocabulary = 0, seq_length = 0;
-  std::string tokenizer = {};     // "characters"
-  std::string fingerprint = {};   // of the tokenizer
-  std::string characters = {};    // the table of the tokenizer `characters`, else empty
-  std::string trained_on = {};    // checksum of the tokens of the training set
+  std::string tokenizer = {};           // "characters"
+  std::string fingerprint = {};         // of the tokenizer
+  std::string characters = {};          // the table of the tokenizer `characters`, else empty
+  std::string trained_on = {};          // checksum of the tokens of the training set
+  std::string trained_on_counted = {};  // that of weights which do not know the order; not written
   std::string order = {};         // of its samples, where they are put in order for the whole run (TextData::order)
   std::int64_t most_samples = 0;  // the largest number of samples that have it
   bool ignores_targets = false;   // whether training samples have targets that do not count

@@ -31,6 +31,7 @@ void add_training_facts(const TextOptions& options, TextInfo& info) {
 TextInfo trained_info(const Tokenizer& tokenizer, const TextOptions& options, const LanguageSets& sets) {
   TextInfo info = text_info(tokenizer, *options.vocab_size, options.seq_length);
   info.trained_on = sets.trained_on;
+  info.trained_on_counted = sets.trained_on_counted;
   info.order = sets.order;
   info.most_samples = sets.most_samples;
   add_training_facts(options, info);
@@ -199,9 +200,10 @@ void OpenedLanguage::check_resume(const GivenWeights& weights) const {
   check_start(weights);
   if (!describes_text(weights.settings)) return;
   const TextInfo trained = text_info_from(weights.settings);
-  ISOBAR_CHECK(trained.trained_on == info_.trained_on, train().name(), ": this is not the text that ",
-               weights.file.string(), " was trained on");
-  ISOBAR_CHECK(trained.order == info_.order, train().name(), ": ", train().samples(),
+  const bool knows_order = info_.order.empty() || !trained.order.empty();
+  ISOBAR_CHECK(trained.trained_on == (knows_order ? info_.trained_on : info_.trained_on_counted), train().name(),
+               ": this is not the text that ", weights.file.string(), " was trained on");
+  ISOBAR_CHECK(!knows_order || trained.order == info_.order, train().name(), ": ", train().samples(),
                " training samples would come in another order than those that ", weights.file.string(),
                " was trained on: in that of ", info_.order, ", not of ", trained.order, "; that order has at most ",
                trained.most_samples, " samples");

@@ -108,6 +108,7 @@ LanguageSets open_token_files(const TextOptions& options, const Tokenizer& token
        .eod = tokenizer.specials().eod,
        .fingerprint = fingerprint_text(tokenizer.fingerprint())});
   LanguageSets opened{.trained_on = fingerprint_text(data.trained_on),
+                      .trained_on_counted = fingerprint_text(data.trained_on_counted),
                       .order = std::move(data.order),
                       .most_samples = data.most_samples,
                       .notes = std::move(data.notes)};

@@ -15,9 +15,10 @@ namespace isobar {
 
 struct LanguageSets {
   std::array<std::unique_ptr<const Dataset>, 3> sets =
-      {};                       // by DataSplit; null: there is none, or it was not asked for
-  std::string trained_on = {};  // checksum of the tokens of the training set
-  std::string order = {};       // of documents: TextData::order, and most_samples
+      {};                               // by DataSplit; null: there is none, or it was not asked for
+  std::string trained_on = {};          // checksum of the tokens of the training set
+  std::string trained_on_counted = {};  // of documents: TextData::trained_on_counted
+  std::string order = {};               // of documents: TextData::order, and most_samples
   std::int64_t most_samples = 0;
   std::vector<std::string> notes = {};  // lines for the log
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -232,6 +233,17 @@ TEST_CASE("token files: a run goes on with the files, the split and the order th
     CHECK(testing::error_of([&] { changed->check_resume(weights); }) ==
           a + ": this is not the text that w.safetensors was trained on");
   }
+  // Weights of before, which know their number of samples and not their order: the checksum is of that program.
+  GivenWeights before = weights;
+  auto text = nlohmann::json::parse(before.settings.at("isobar.text"));
+  text.erase("order");
+  text.erase("most_samples");
+  text["trained_on"] = "BEFORE";
+  before.settings.at("isobar.text") = text.dump();
+  CHECK_NOTHROW(data->check_resume(before));
+  CHECK(testing::error_of([&] {
+          files.opened({assigned("data_path", a), "train_samples=14"})->check_resume(before);
+        }) == a + ": this is not the text that w.safetensors was trained on");
   files.write("a", 20, 7);
   CHECK_THROWS(files.opened({assigned("data_path", a)})->check_resume(weights));
 }

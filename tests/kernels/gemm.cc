@@ -184,6 +184,12 @@ TEST_CASE("gemm splits many rows and many columns over threads") {
   run({.m = 5, .n = 1000, .k = 40, .transpose_b = true, .in = DType::bf16, .out = DType::bf16});
 }
 
+// 17 MB of fp32: more than is packed at a time.
+TEST_CASE("gemm packs a wide B in several groups of columns") {
+  for (const bool transpose_b : {false, true})
+    run({.m = 9, .n = 8250, .k = cpu::kGemmDepth + 1, .transpose_b = transpose_b, .has_bias = true}, cpu_only());
+}
+
 // What is generated from a prompt must not depend on the prompts beside it. Of a transposed B, few rows are computed in
 // another way than many.
 TEST_CASE("gemm gives a row the same bits among few rows as among many") {

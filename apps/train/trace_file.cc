@@ -42,12 +42,12 @@ bool is_step(const TraceEvent& event) {
   return event.name.starts_with(kStepInTrace);
 }
 
-}  // namespace
-
 // A name that viewers show for a process or a thread.
 ordered_json name_entry(const char* of, const std::string& name, std::int64_t process) {
   return {{"ph", "M"}, {"name", of}, {"pid", process}, {"tid", process}, {"args", {{"name", name}}}};
 }
+
+}  // namespace
 
 std::string chrome_trace(const std::vector<TraceEvent>& events, Device device, std::int64_t process) {
   ordered_json list = ordered_json::array();

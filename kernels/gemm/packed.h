@@ -12,9 +12,6 @@
 namespace isobar::cpu {
 
 inline constexpr int kGemmDepth = 512;  // terms, or pairs of terms, that are summed before C is written
-// A product of up to so many rows with a transposed B is made of scalar products (kernels/gemm/dots.h): a row has the
-// same bits in all of these.
-inline constexpr int kFewRows = 8;
 
 void gemm_packed(const GemmArgs& arguments, Stream stream = {});
 

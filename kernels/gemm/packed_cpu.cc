@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "kernels/cpu/gelu_gate.h"
-#include "kernels/gemm/dots.h"
 #include "kernels/gemm/packed_product.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
@@ -70,10 +69,8 @@ void multiply_matrices(const GemmArgs& g) {
   else if (passes_of<Format>(g.k) > 1)
     partial = static_cast<T*>(scratch(Scratch::gemm_partial, g.m * g.n * sizeof(T)));
   const auto* a = static_cast<const In*>(g.a);
-  const Epilogue<Out, T> epilogue{g, partial};
-  if (g.m <= kFewRows && g.transpose_b && !g.transpose_a)
-    return multiply_dots<Format>(a, static_cast<const In*>(g.b), epilogue, {g.m, g.n, g.k});
   const MatrixB<Format> b{static_cast<const In*>(g.b), g.n, g.transpose_b ? g.k : g.n, g.transpose_b};
+  const Epilogue<Out, T> epilogue{g, partial};
   if (g.transpose_a)
     multiply<Format>(MatrixA<Format, true>{a, g.m}, b, epilogue, {g.m, g.n, g.k});
   else

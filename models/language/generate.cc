@@ -10,7 +10,6 @@
 #include "kernels/common/check.h"
 #include "kernels/common/rng.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/gemm/packed.h"
 #include "models/key_value_cache.h"
 
 namespace isobar {
@@ -65,11 +64,8 @@ std::vector<double> row_of(const Tensor& logits, std::int64_t row, std::int64_t 
   return logits.slice(row * logits.size(1), {vocabulary}).to_vector();
 }
 
-static_assert(kTextsAtOnce <= cpu::kFewRows);
-
 // The number of texts that are computed at once. A product of this CPU gives a row the same bits in a matrix of any
-// number of rows up to kFewRows. Where a library multiplies, the number of rows may decide how, so it is always the
-// same.
+// number of rows. Where a library multiplies, the number of rows may decide how, so it is always the same.
 std::int64_t rows_of_step(const LanguageModel& model, std::int64_t prompts) {
   const bool is_on_tiles =
       model.parameters().activation_dtype() == DType::bf16 && cpu::are_on_tiles(cpu::bf16_products());

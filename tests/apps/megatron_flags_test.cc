@@ -339,7 +339,7 @@ TEST_CASE("Megatron's flags: numbers that are none, and flags that need others, 
   CHECK(refusal_of(without(line, {"--save-interval 300"})) == "--save needs --save-interval");
   CHECK(refusal_of(without(line, {"--seq-length 1024"})) == "--seq-length is missing");
   CHECK(refusal_of(without(line, {"--data-path my-gpt2_text_document"})) ==
-        "--data-path is missing: a token file of isobar data preprocess, without its ending");
+        "--data-path is missing: a token file of isobar data preprocess, without its ending; or --mock-data");
   CHECK(refusal_of(without(line, {"--train-iters 100", "--lr-decay-iters 800"}) + " --train-samples 7") ==
         "--train-samples 7 are not enough for a batch of 8");
 }

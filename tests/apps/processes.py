@@ -207,12 +207,13 @@ class Runs:
         return scalars_in(files[0].read_bytes())
 
     def said(self, name):
-        """The lines of out.log without their times and the run's folder, and without how many ranks there are
-        and where they have met."""
+        """The lines of out.log without their times and the run's folder, and without how many ranks there are,
+        where they have met and what one of them holds."""
         log = (self.path(name) / "out.log").read_text().replace(str(self.path(name)), "RUN")
         lines = re.findall(r"^\S+ \S+ - root - INFO - (.*)", log, re.M)
         return [re.sub(r"[\d.e+-]+(?= (?:sec|samples/sec))", "", line) for line in lines
-                if not line.startswith(("Setting DP = ", "Ranks:", "run folder ", "the ranks, on "))]
+                if not line.startswith(("Setting DP = ", "Ranks:", "run folder ", "the ranks, on ",
+                                        "memory of a step"))]
 
     def check_same_run(self, name, serial):
         """All numbers are those of one rank, and so is all that is left of the run."""

@@ -1,13 +1,18 @@
-// gemm on the CPU: checks, and the choice between isobar's packed product and oneDNN.
+// gemm on the CPU: checks, and the choice between isobar's products and oneDNN.
 #include "kernels/gemm/gemm.h"
+
+#include <utility>
 
 #include "kernels/common/check.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/gemm/few_rows.h"
 #include "kernels/gemm/onednn.h"
 #include "kernels/gemm/packed.h"
 
 namespace isobar::cpu {
 namespace {
+
+thread_local bool few_rows_may_differ = false;
 
 void check(const GemmArgs& g) {
   ISOBAR_CHECK(g.in_dtype != DType::i32 && (g.out_dtype == g.in_dtype || g.out_dtype == DType::fp32),
@@ -26,8 +31,16 @@ void gemm(const GemmArgs& g, Stream) {
   check(g);
   if (g.in_dtype == DType::bf16 && are_on_tiles(bf16_products()))
     gemm_onednn(g);
+  else if (few_rows_may_differ && g.m <= kFewRows && g.transpose_b && !g.transpose_a)
+    gemm_dots(g);
   else
     gemm_packed(g);
+}
+
+FewRowsScope::FewRowsScope() : before_(std::exchange(few_rows_may_differ, true)) {}
+
+FewRowsScope::~FewRowsScope() {
+  few_rows_may_differ = before_;
 }
 
 }  // namespace isobar::cpu

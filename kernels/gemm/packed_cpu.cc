@@ -3,6 +3,8 @@
 #include <cstdint>
 
 #include "kernels/cpu/gelu_gate.h"
+#include "kernels/gemm/dots.h"
+#include "kernels/gemm/few_rows.h"
 #include "kernels/gemm/packed_product.h"
 
 namespace isobar::cpu::ISOBAR_ISA {
@@ -59,8 +61,10 @@ struct Epilogue {
   }
 };
 
+enum class Form : std::uint8_t { packed, dots };
+
 template <class Format, class Out>
-void multiply_matrices(const GemmArgs& g) {
+void multiply_matrices(const GemmArgs& g, Form form) {
   using T = typename Format::Sum;
   using In = typename Format::In;
   T* partial = nullptr;
@@ -69,8 +73,9 @@ void multiply_matrices(const GemmArgs& g) {
   else if (passes_of<Format>(g.k) > 1)
     partial = static_cast<T*>(scratch(Scratch::gemm_partial, g.m * g.n * sizeof(T)));
   const auto* a = static_cast<const In*>(g.a);
-  const MatrixB<Format> b{static_cast<const In*>(g.b), g.n, g.transpose_b ? g.k : g.n, g.transpose_b};
   const Epilogue<Out, T> epilogue{g, partial};
+  if (form == Form::dots) return multiply_dots<Format>(a, static_cast<const In*>(g.b), epilogue, {g.m, g.n, g.k});
+  const MatrixB<Format> b{static_cast<const In*>(g.b), g.n, g.transpose_b ? g.k : g.n, g.transpose_b};
   if (g.transpose_a)
     multiply<Format>(MatrixA<Format, true>{a, g.m}, b, epilogue, {g.m, g.n, g.k});
   else
@@ -79,31 +84,40 @@ void multiply_matrices(const GemmArgs& g) {
 
 #if defined(ISOBAR_ISA_IS_avx512)
 template <class Products>
-void multiply_pairs_into(const GemmArgs& g) {
+void multiply_pairs_into(const GemmArgs& g, Form form) {
   if (g.out_dtype == DType::bf16)
-    multiply_matrices<InPairs<Products>, bf16>(g);
+    multiply_matrices<InPairs<Products>, bf16>(g, form);
   else
-    multiply_matrices<InPairs<Products>, float>(g);
+    multiply_matrices<InPairs<Products>, float>(g, form);
 }
 #endif
+
+void multiply_formats(const GemmArgs& g, Form form) {
+  if (g.m == 0 || g.n == 0) return;
+#if defined(ISOBAR_ISA_IS_avx512)
+  if (g.in_dtype == DType::bf16 && bf16_products() == Bf16Products::pairs) return multiply_pairs_into<Pairs>(g, form);
+  if (g.in_dtype == DType::bf16 && bf16_products() == Bf16Products::emulated_pairs)
+    return multiply_pairs_into<EmulatedPairs>(g, form);
+#endif
+  visit_floating(g.in_dtype, [&]<class In>(Type<In>) {
+    if (g.out_dtype == g.in_dtype)
+      multiply_matrices<Single<In>, In>(g, form);
+    else
+      multiply_matrices<Single<In>, float>(g, form);
+  });
+}
 
 }  // namespace
 
 void gemm_packed(const GemmArgs& g) {
-  if (g.m == 0 || g.n == 0) return;
-#if defined(ISOBAR_ISA_IS_avx512)
-  if (g.in_dtype == DType::bf16 && bf16_products() == Bf16Products::pairs) return multiply_pairs_into<Pairs>(g);
-  if (g.in_dtype == DType::bf16 && bf16_products() == Bf16Products::emulated_pairs)
-    return multiply_pairs_into<EmulatedPairs>(g);
-#endif
-  visit_floating(g.in_dtype, [&]<class In>(Type<In>) {
-    if (g.out_dtype == g.in_dtype)
-      multiply_matrices<Single<In>, In>(g);
-    else
-      multiply_matrices<Single<In>, float>(g);
-  });
+  multiply_formats(g, Form::packed);
+}
+
+void gemm_dots(const GemmArgs& g) {
+  multiply_formats(g, Form::dots);
 }
 
 }  // namespace isobar::cpu::ISOBAR_ISA
 
 ISOBAR_CPU_KERNEL(gemm_packed, GemmArgs)
+ISOBAR_CPU_KERNEL(gemm_dots, GemmArgs)

@@ -79,6 +79,8 @@ struct Single {
     put(to);
   }
   static ISOBAR_INLINE Packed pack_one(const In* from, int64_t) { return static_cast<Packed>(*from); }
+  // c += a·b, lane by lane.
+  static ISOBAR_INLINE void add(Vector<Sum>& c, Vector<Packed> a, Vector<Packed> b) { c += a * b; }
   // A vector of elements whose terms are contiguous.
   static ISOBAR_INLINE Vector<Packed> load_along(const In* from) {
     alignas(kVectorBytes) Packed elements[kLanes<Packed>];
@@ -123,6 +125,7 @@ struct InPairs {
     if (terms % 2 == 1) to[terms / 2] = 0;
     put(reinterpret_cast<In*>(to));
   }
+  static ISOBAR_INLINE void add(Vector<Sum>& c, Vector<Packed> a, Vector<Packed> b) { Products::add(c, a, b); }
   static ISOBAR_INLINE Packed pack_one(const In* from, int64_t terms_left) {
     if (terms_left == 1) return bits_of(*from);
     Packed pair;
@@ -269,10 +272,7 @@ struct MatrixB {
   ISOBAR_INLINE void pack_square(const In* __restrict__ from, T* __restrict__ to) const {
     Vector<T> square[kLanes<T>];
 #pragma GCC unroll 16
-    for (int j = 0; j < kLanes<T>; ++j) {
-      square[j] = Format::load_along(from + j * step);
-      __builtin_prefetch(from + (j + kWidth) * step);  // the same of the next panel: so many rows are no stream
-    }
+    for (int j = 0; j < kLanes<T>; ++j) square[j] = Format::load_along(from + j * step);
     transpose_square(square);
 #pragma GCC unroll 16
     for (int k = 0; k < kLanes<T>; ++k) store(to + k * kWidth, square[k]);

@@ -10,6 +10,7 @@
 #include "kernels/common/check.h"
 #include "kernels/common/rng.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/gemm/few_rows.h"
 #include "models/key_value_cache.h"
 
 namespace isobar {
@@ -64,8 +65,10 @@ std::vector<double> row_of(const Tensor& logits, std::int64_t row, std::int64_t 
   return logits.slice(row * logits.size(1), {vocabulary}).to_vector();
 }
 
+static_assert(kTextsAtOnce <= cpu::kFewRows);
+
 // The number of texts that are computed at once. A product of this CPU gives a row the same bits in a matrix of any
-// number of rows. Where a library multiplies, the number of rows may decide how, so it is always the same.
+// number of few rows. Where a library multiplies, the number of rows may decide how, so it is always the same.
 std::int64_t rows_of_step(const LanguageModel& model, std::int64_t prompts) {
   const bool is_on_tiles =
       model.parameters().activation_dtype() == DType::bf16 && cpu::are_on_tiles(cpu::bf16_products());
@@ -142,6 +145,7 @@ class Writing {
       if (slots_[slot] >= 0 && positions[slot] < 0) sliding_.push_back(slot);
     if (taken.empty()) return;
     cache_.begin_step(positions);
+    const cpu::FewRowsScope few_rows;
     const Tensor logits =
         model_.logits(ids_on_device(model_, {std::ssize(ids), 1}, ids), Pass::continuing(cache_)).to(Device{});
     for (const std::size_t slot : taken) append(slot, logits, static_cast<std::int64_t>(slot));

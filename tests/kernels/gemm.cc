@@ -10,6 +10,7 @@
 
 #include "kernels/common/check.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/gemm/few_rows.h"
 #include "kernels/gemm/onednn.h"
 #include "kernels/gemm/packed.h"
 #include "tests/harness/kernel_testing.h"
@@ -190,48 +191,63 @@ TEST_CASE("gemm packs a wide B in several groups of columns") {
     run({.m = 9, .n = 8250, .k = cpu::kGemmDepth + 1, .transpose_b = transpose_b, .has_bias = true}, cpu_only());
 }
 
-// What is generated from a prompt must not depend on the prompts beside it.
+TEST_CASE("gemm: few rows that may differ from many are scalar products, of every type and size") {
+  const cpu::FewRowsScope few_rows;
+  for (const Types types : kTypes)
+    for (const std::int64_t m : {1, 2, 3, 4, 5, 8})
+      for (const auto& [n, k] : std::vector<std::array<std::int64_t, 2>>{
+               {1, 1}, {2, 5}, {47, 16}, {48, 33}, {97, cpu::kGemmDepth + 3}, {130, 2 * cpu::kGemmDepth + 37}})
+        run({.m = m, .n = n, .k = k, .transpose_b = true, .in = types.in, .out = types.out, .has_bias = true},
+            cpu_only());
+}
+
+// Of scalar products: among up to kFewRows rows. What is generated from a prompt must not depend on the prompts beside
+// it, nor what is forecast on the samples of a batch.
 TEST_CASE("gemm gives a row the same bits among few rows as among many") {
   for (const Types types : kTypes)
     for (const bool transpose_a : {false, true})
       for (const auto& [n, k] : std::vector<std::array<std::int64_t, 2>>{
                {1, 5}, {47, 16}, {48, 33}, {97, cpu::kGemmDepth + 3}, {130, 2 * cpu::kGemmDepth + 37}}) {
-        const Case many{.m = 20,
-                        .n = n,
-                        .k = k,
-                        .transpose_a = transpose_a,
-                        .transpose_b = k % 2 == 1,
-                        .in = types.in,
-                        .out = types.out,
-                        .has_bias = true,
-                        .has_pre = true,
-                        .activation = Activation::gelu_tanh};
-        INFO(describe(many));
-        const Operands x = operands_of(many);
-        on_devices(cpu_only(), {types.in, types.out},
-                   [&](Workbench& bench) {
-                     const GemmArgs all = arguments_of(many, x, bench);
-                     cpu::gemm_packed(all);
-                     for (const std::int64_t m : {1, 2, 3, 5, 8}) {
-                       Case few = many;
-                       few.m = m;
-                       Operands first = x;
-                       for (std::int64_t i = 0; i < m * k; ++i)
-                         first.a[i] = transpose_a ? x.a.v[static_cast<std::size_t>(i / m * many.m + i % m)]
-                                                  : x.a.v[static_cast<std::size_t>(i)];
-                       for (auto* values : {&first.a, &first.c})
-                         values->v.resize(static_cast<std::size_t>(m * (values == &first.a ? k : n)));
-                       const GemmArgs some = arguments_of(few, first, bench);
-                       cpu::gemm_packed(some);
-                       for (const auto& [name, of_all, of_some] :
-                            {std::tuple("c", all.c, some.c), std::tuple("pre", all.pre, some.pre)}) {
-                         Values rows = bench.read({of_all});
-                         rows.v.resize(static_cast<std::size_t>(m * n));
-                         bench.check_equal(concat(name, " of ", m, " rows"), {of_some}, rows);
+        for (const bool is_of_dots : {false, true}) {
+          if (is_of_dots && (transpose_a || k % 2 == 0)) continue;
+          const auto multiply = is_of_dots ? &cpu::gemm_dots : &cpu::gemm_packed;
+          const Case many{.m = is_of_dots ? cpu::kFewRows : 20,
+                          .n = n,
+                          .k = k,
+                          .transpose_a = transpose_a,
+                          .transpose_b = k % 2 == 1,
+                          .in = types.in,
+                          .out = types.out,
+                          .has_bias = true,
+                          .has_pre = true,
+                          .activation = Activation::gelu_tanh};
+          INFO(describe(many));
+          const Operands x = operands_of(many);
+          on_devices(cpu_only(), {types.in, types.out},
+                     [&](Workbench& bench) {
+                       const GemmArgs all = arguments_of(many, x, bench);
+                       multiply(all, {});
+                       for (const std::int64_t m : {1, 2, 3, 5, 8}) {
+                         Case few = many;
+                         few.m = m;
+                         Operands first = x;
+                         for (std::int64_t i = 0; i < m * k; ++i)
+                           first.a[i] = transpose_a ? x.a.v[static_cast<std::size_t>(i / m * many.m + i % m)]
+                                                    : x.a.v[static_cast<std::size_t>(i)];
+                         for (auto* values : {&first.a, &first.c})
+                           values->v.resize(static_cast<std::size_t>(m * (values == &first.a ? k : n)));
+                         const GemmArgs some = arguments_of(few, first, bench);
+                         multiply(some, {});
+                         for (const auto& [name, of_all, of_some] :
+                              {std::tuple("c", all.c, some.c), std::tuple("pre", all.pre, some.pre)}) {
+                           Values rows = bench.read({of_all});
+                           rows.v.resize(static_cast<std::size_t>(m * n));
+                           bench.check_equal(concat(name, " of ", m, " rows"), {of_some}, rows);
+                         }
                        }
-                     }
-                   },
-                   {.multiplies = true});
+                     },
+                     {.multiplies = true});
+        }
       }
 }
 

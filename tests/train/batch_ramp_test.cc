@@ -57,6 +57,7 @@ TEST_CASE("batch ramp: as a config key, which must fit the batch and its parts")
   CHECK(batch.after(7).grad_accumulation == 4);
   CHECK_THAT(refusal({4, 5, 40}), testing::ContainsSubstring("from 4 by 5 the batch does not reach 16"));
   CHECK_THAT(refusal({6, 2, 40}), testing::ContainsSubstring("must be multiples of a part, of 4 samples"));
+  CHECK_THAT(refusal({4, 6, 40}), testing::ContainsSubstring("4 and 6 must be multiples of a part, of 4 samples"));
   CHECK_THAT(refusal({4, 4}), testing::ContainsSubstring("must be three whole numbers"));
   CHECK_THAT(refusal({4, 4.5, 40}), testing::ContainsSubstring("must be three whole numbers"));
   CHECK_THAT(refusal({32, 4, 40}), testing::ContainsSubstring("the batch does not reach 16"));

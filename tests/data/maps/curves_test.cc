@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "data/maps/ticks.h"
 #include "kernels/common/check.h"
 #include "tests/harness/testing.h"
 
@@ -20,6 +21,16 @@ std::vector<int> rows_of_color(const Image& image, int x, Rgb color) {
 }
 
 }  // namespace
+
+TEST_CASE("ticks: labels have the digits that their step needs") {
+  const Ticks halves = round_ticks({.low = 0, .high = 10}, 4);
+  CHECK(halves.values == std::vector<double>{0, 2.5, 5, 7.5, 10});
+  CHECK(halves.decimals == 1);
+  CHECK(round_ticks({.low = 0, .high = 100}, 4).decimals == 0);  // by 25
+  CHECK(round_ticks({.low = 0, .high = 1}, 4).decimals == 2);    // by .25
+  CHECK(round_ticks({.low = 0, .high = 10}, 5).decimals == 0);   // by 2
+  CHECK(round_ticks({.low = 0, .high = .5}, 5).decimals == 1);   // by .1
+}
 
 TEST_CASE("curves: a line goes through its points, and a gap is not bridged") {
   const double nan = std::numeric_limits<double>::quiet_NaN();

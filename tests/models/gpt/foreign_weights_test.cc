@@ -5,6 +5,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "engine/files/huggingface_folder.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/temporary_folder.h"
@@ -186,6 +187,9 @@ TEST_CASE("foreign weights: a folder's parts are read together, and an index tha
     return gpt_to_isobar(read_foreign_weights(files.folder().path()));
   };
   CHECK(same(read({{"weight_map", map}}), small_gpt()));
+  CHECK_FALSE(is_huggingface_folder(files.folder().path()));
+  testing::write_text(files.folder() / "config.json", "{}");
+  CHECK(is_huggingface_folder(files.folder().path()));
   CHECK(testing::error_of([&] {
           read({{"weight_map", nlohmann::json::object()}});
         }) == index + " names no files of weights");

@@ -60,6 +60,13 @@ TEST_CASE("hugging face: config.json says what the network is, and a network of 
   CHECK(config["activation_function"] == "gelu");
   CHECK(config["eos_token_id"] == 4);
   CHECK(config["torch_dtype"] == "float64");
+  GptConfig dropped = small();
+  dropped.embedding_dropout = 0.1;
+  dropped.attention_dropout = 0.2;
+  dropped.hidden_dropout = 0.3;
+  CHECK(written(dropped)["embd_pdrop"] == 0.1);
+  CHECK(written(dropped)["attn_pdrop"] == 0.2);
+  CHECK(written(dropped)["resid_pdrop"] == 0.3);
   GptConfig live = small();
   live.pads_count = true;
   live.gelu = Activation::gelu_tanh;

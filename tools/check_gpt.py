@@ -132,20 +132,23 @@ def warmup_of(iterations):
     return min(WARMUP, iterations // 2)
 
 
+def cosine(done, base, end):
+    """done: the share of the decay that is over."""
+    return end + (base - end) * 0.5 * (1 + math.cos(math.pi * done))
+
+
 def rate(updates, iterations):
     warmup = warmup_of(iterations)
     if updates < warmup:
         return BASE * (updates + 1) / (warmup + 1)
-    done = (updates - warmup) / (iterations - warmup)
-    return END + (BASE - END) * 0.5 * (1 + math.cos(math.pi * done))
+    return cosine((updates - warmup) / (iterations - warmup), BASE, END)
 
 
 def command_rate(updates):
     """Megatron-LM's cosine behind a linear warm-up from 0, in the place of update `updates`, counted from 0."""
     if updates <= COMMAND_WARMUP:
         return COMMAND_RATE * updates / COMMAND_WARMUP
-    done = (updates - COMMAND_WARMUP) / (COMMAND_ITERATIONS - COMMAND_WARMUP)
-    return COMMAND_END + (COMMAND_RATE - COMMAND_END) * 0.5 * (1 + math.cos(math.pi * done))
+    return cosine((updates - COMMAND_WARMUP) / (COMMAND_ITERATIONS - COMMAND_WARMUP), COMMAND_RATE, COMMAND_END)
 
 
 def losses_of(model, samples, rates, weight_decay, betas):

@@ -14,10 +14,9 @@ import sys
 import tempfile
 import time
 
-MODEL = ("--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16 "
-         "--micro-batch-size 2 --global-batch-size 8 --train-iters 60 --lr 6e-3 --lr-decay-style cosine "
-         "--lr-warmup-fraction .01 --log-interval 10 --save-interval 7 --eval-interval 20 --eval-iters 2 "
-         "--tokenizer-type bytes --split 90,5,5 --device cpu --threads 1 --make-vocab-size-divisible-by 64").split()
+from small_pretraining import MODEL, write_tokens
+
+LENGTH = "--train-iters 60 --log-interval 10 --save-interval 7 --eval-interval 20 --eval-iters 2".split()
 SECONDS = 120
 
 
@@ -39,17 +38,11 @@ def tracked(run):
 class Runs:
     def __init__(self, options, folder):
         self.isobar, self.folder, self.ranks = options.isobar.resolve(), folder, options.ranks
-        numbers = random.Random(5)
-        with open(folder / "text.jsonl", "w") as text:
-            for _ in range(80):
-                words = " ".join(numbers.choice(["alpha", "beta", "gamma"]) for _ in range(20))
-                text.write(json.dumps({"text": words}) + "\n")
-        subprocess.run([self.isobar, "data", "preprocess", "--input", folder / "text.jsonl", "--output-prefix",
-                        folder / "p", "--tokenizer-type", "bytes", "--append-eod"], check=True, capture_output=True)
+        self.tokens = write_tokens(self.isobar, folder)
 
     def start(self, run):
-        command = [self.isobar, "pretrain-gpt", *MODEL, "--data-path", self.folder / "p_text_document", "--save", run,
-                   "--load", run, "--ranks", str(self.ranks)]
+        command = [self.isobar, "pretrain-gpt", *MODEL, *LENGTH, "--device", "cpu", "--data-path", self.tokens,
+                   "--save", run, "--load", run, "--ranks", str(self.ranks)]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def finish(self, run):

@@ -12,17 +12,13 @@ Exit status 77, with the reason, where what a case needs is missing.
 import argparse
 import json
 import pathlib
-import random
-import subprocess
 import sys
 import tempfile
 
 from processes import check, mpirun, needs, run, skip
+from small_pretraining import MODEL, write_tokens
 
-MODEL = ("--num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16 "
-         "--micro-batch-size 2 --global-batch-size 8 --train-iters 4 --lr 6e-3 --lr-decay-style cosine "
-         "--lr-warmup-fraction .01 --log-interval 1 --save-interval 4 --eval-interval 4 --eval-iters 1 "
-         "--tokenizer-type bytes --split 90,5,5 --threads 1 --make-vocab-size-divisible-by 64").split()
+LENGTH = "--train-iters 4 --log-interval 1 --save-interval 4 --eval-interval 4 --eval-iters 1".split()
 RANKS = 2
 MOST_DIFFERENCE = 1e-5  # of fp32 losses about 5, relative: sums of another order
 
@@ -30,17 +26,11 @@ MOST_DIFFERENCE = 1e-5  # of fp32 losses about 5, relative: sums of another orde
 class Runs:
     def __init__(self, isobar, folder, device):
         self.isobar, self.folder, self.device = isobar.resolve(), folder, device
-        numbers = random.Random(5)
-        with open(folder / "text.jsonl", "w") as text:
-            for _ in range(80):
-                words = " ".join(numbers.choice(["alpha", "beta", "gamma"]) for _ in range(20))
-                text.write(json.dumps({"text": words}) + "\n")
-        subprocess.run([self.isobar, "data", "preprocess", "--input", folder / "text.jsonl", "--output-prefix",
-                        folder / "p", "--tokenizer-type", "bytes", "--append-eod"], check=True, capture_output=True)
+        self.tokens = write_tokens(self.isobar, folder)
 
     def command(self, name, *more):
-        return [self.isobar, "pretrain-gpt", *MODEL, "--device", self.device, "--data-path",
-                self.folder / "p_text_document", "--save", self.folder / name, *more]
+        return [self.isobar, "pretrain-gpt", *MODEL, *LENGTH, "--device", self.device, "--data-path",
+                self.tokens, "--save", self.folder / name, *more]
 
     def losses(self, name, ended):
         check(ended.status == 0 and not ended.sentences, ended)

@@ -159,7 +159,7 @@ Parallel Parallel::start(const Communicator& world, const MeshSizes& sizes, cons
                          const ExchangeOptions& exchange) {
   Parallel parallel{.mesh = Mesh(sizes, order), .world = world, .exchange = exchange};
   ISOBAR_CHECK(parallel.mesh.world_size() == world.size(), "dp ", sizes.dp, " x tp ", sizes.tp, " x cp ", sizes.cp,
-               " are ", parallel.mesh.world_size(), " ranks, and there are ", world.size());
+               " x pp ", sizes.pp, " are ", parallel.mesh.world_size(), " ranks, and there are ", world.size());
   const auto split = [&](const Members& members, const std::string& name) {
     return world.split(static_cast<int>(members.front()), world.rank(), name);
   };

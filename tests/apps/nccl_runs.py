@@ -191,7 +191,8 @@ def case_meeting(options, folder):
     check_one_sentence(threads, "--backend nccl: no launcher has started this process")
     told("NCCL_COMM_BLOCKING is set", variables={"NCCL_COMM_BLOCKING": "1"})
     # What NCCL says of itself is kept, of all ranks; ranks with another NCCL are refused.
-    ended = runs.trained("logged", 2, NCCL_DEBUG="INFO")
+    ended = runs.trained("logged", 2, NCCL_DEBUG="INFO", MASTER_ADDR="localhost")
+    check("the ranks, on 1 host, met at localhost:" in ended.out, ended)
     logs = list(runs.path("logged").glob("nccl.*"))
     check(len(logs) == 2 and all("Using network" in log.read_text() for log in logs), "logs of NCCL:", logs)
     check("NCCL 2.28.9 from " in ended.out and "libnccl.so.2, network Shared memory" in ended.out, ended)

@@ -352,6 +352,7 @@ def check_layout(runs, name, sizes, flags=()):
     for once in ("DONE ---- rank 0", "from the data: "):
         check(ended.out.count(once) == 1, name, ended)
     check(f"Setting DP = {dp}, TP = {tp}, CP = {cp}, PP = 1" in ended.out, name, ended)
+    check("the ranks, on 1 host, met at 127.0.0.1:" in ended.out, name, ended)
     summary = json.loads((runs.path(name) / "summary.json").read_text())
     check(summary["layout"] == {"dp": dp, "tp": tp, "cp": cp, "pp": 1}, summary)
 
@@ -469,6 +470,17 @@ def case_refused(options, folder):
                   "has another config than rank 0")
     check_refused(pair(train("--tensor-parallel", 2), train("--context-parallel", 2)), "rank 1 (process ",
                   "has the layout dp 1 x tp 1 x cp 2")
+    # Launchers that Open MPI cannot start under.
+    def alone(**variables):
+        return run(train(), **variables)
+    check_refused(alone(SLURM_PROCID="0", SLURM_STEP_NUM_TASKS="2"), "SLURM_STEP_NUM_TASKS is 2: Open MPI cannot "
+                  "start under this srun; use srun --mpi=pmix")
+    check_refused(alone(PMI_RANK="0", PMI_SIZE="2"), "PMI_SIZE is 2: Open MPI cannot start under this launcher; "
+                  "use Open MPI's own mpirun, or srun --mpi=pmix")
+    check_refused(alone(RANK="0", WORLD_SIZE="2"), "WORLD_SIZE is 2: the backend mpi needs mpirun or srun "
+                  "--mpi=pmix to start the ranks")
+    check_refused(alone(OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2"), "OMPI_COMM_WORLD_SIZE is 2, but MPI has "
+                  "started 1 ranks: it is not the MPI of ")
     other, own_id, other_id = another_build(options.isobar, folder)
     check_refused(pair(train(), [other, *train()[1:]]), "rank 1 (process ", f"(build {other_id})",
                   "rank 0 ", f"(build {own_id})")

@@ -20,6 +20,9 @@ TEST_CASE("agreement: the first rank that has found something else is named, and
     });
   };
   run(3, 0);
+  CHECK_THROWS_WITH(
+      run(1, 0),
+      ContainsSubstring(": rank 1 has samples other than rank 0's: the same path may lead elsewhere on its host"));
   CHECK_THROWS_WITH(run(1, 1), ContainsSubstring("rank 1 has statistics other than rank 0's"));
   CHECK_THROWS_WITH(run(2, 2), ContainsSubstring("rank 2 has names of channels other than rank 0's"));
   check_agreement(Communicator(), std::vector<Finding>{{"samples", "1"}});

@@ -27,6 +27,7 @@ std::vector<Call> all_calls() {
           {.verb = Verb::broadcast, .dtype = DType::i32, .sends = kOne, .receives = kOne, .root = 2},
           {.verb = Verb::all_to_all, .dtype = DType::fp32, .sends = kEach, .receives = kEach},
           {.verb = Verb::send_receive, .dtype = DType::fp32, .sends = kOne, .receives = kOne, .to = 1},
+          {.verb = Verb::send_receive, .dtype = DType::fp16, .sends = kOne, .receives = kOne, .to = 0, .from = 2},
           {}};
 }
 
@@ -64,13 +65,14 @@ TEST_CASE("call numbers: a verb, a type, a rank or a count that is none is a sen
     };
     for (std::size_t place = 0; place < right.size(); ++place)
       for (const std::int64_t number : {kLeast, std::int64_t{-2}, kMost}) refused(place, number);
-    refused(0, 7);           // verbs
-    refused(1, 5);           // types
-    refused(2, 2);           // sums
-    refused(3, kRanks);      // the root
-    refused(4, kRanks);      // to
-    refused(5, kRanks);      // from
-    refused(6, kRanks + 1);  // counts
+    for (const std::size_t place : {0, 2, 3, 6, 7, 8}) refused(place, -1);  // but of the type and of ranks: none
+    refused(0, 7);                                                          // verbs
+    refused(1, 5);                                                          // types
+    refused(2, 2);                                                          // sums
+    refused(3, kRanks);                                                     // the root
+    refused(4, kRanks);                                                     // to
+    refused(5, kRanks);                                                     // from
+    refused(6, kRanks + 1);                                                 // counts
     refused(7, kRanks + 1);
     refused(6, right[6] == 2 ? 1 : 2);
     refused(7, right[7] == 2 ? 1 : 2);

@@ -42,10 +42,15 @@ TEST_CASE("challenge: SHA-256 and HMAC-SHA256 are those of the standards") {
         "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe");
   CHECK(hmac(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First") ==
         "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  // A key that fills a block is taken as it is, and a longer one by its hash (made by Python's hmac).
+  CHECK(hmac(std::string(63, 'k'), "Hi There") == "c8ad594e39caad68d6e52d3d9bd1e64e7b0cd89529012d5e491da4f44ec07fe4");
+  CHECK(hmac(std::string(64, 'k'), "Hi There") == "5869e1671d6aa2838f1028b78343e7ee54efe2c036d66bdb25451fcd74beca6e");
+  CHECK(hmac(std::string(65, 'k'), "Hi There") == "a64d953034c2c752115ac1fec7be993fa739388556f1dc64cf82582f8d7d251c");
   CHECK(random_bytes(16).size() == 16);
   CHECK(random_bytes(16) != random_bytes(16));
   CHECK(are_equal_in_constant_time("abc", "abc"));
   CHECK(!are_equal_in_constant_time("abc", "abd"));
+  CHECK(!are_equal_in_constant_time("abc", "xbc"));
   CHECK(!are_equal_in_constant_time("abc", "ab"));
 }
 
@@ -68,6 +73,7 @@ TEST_CASE("challenge: what is sealed is opened in its order only, and shows noth
   const std::string first = from.close(text), second = from.close(text);
   CHECK(first.size() == text.size() + kSealBytes);
   CHECK(first != second);
+  CHECK(first.substr(0, text.size()) != second.substr(0, text.size()));  // nor two messages that are alike
   CHECK(first.find("text") == std::string::npos);
   // Nor does it show where a text repeats itself.
   const std::string repeated = both.to_first().close(std::string(4 * kDigestBytes, 'x'));

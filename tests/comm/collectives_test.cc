@@ -324,7 +324,82 @@ TEST_CASE("collectives: buffers and counts that do not fit are refused by this r
              ContainsSubstring("a count is -1"));
   CHECK_THAT(refused([&](const Communicator& w) { w.all_gather(x.slice(8, {3}), x.slice(0, {8})); }),
              ContainsSubstring("this rank's part has 3 elements, not 4"));
-  CHECK_THAT(refused([&](const Communicator& w) { w.broadcast(x, 2); }), ContainsSubstring("the root is rank 2 of 2"));
+  for (const int nobody : {-1, 2})
+    CHECK_THAT(refused([&](const Communicator& w) { w.broadcast(x, nobody); }),
+               ContainsSubstring(concat(": broadcast: the root is rank ", nobody, " of 2")));
+  const CountList three{4, 4, 0};
+  CHECK_THAT(refused([&](const Communicator& w) { w.all_gather(x.slice(8, {4}), x.slice(0, {8}), three); }),
+             ContainsSubstring(": all_gather: 3 counts for 2 ranks"));
+  CHECK_THAT(refused([&](const Communicator& w) { w.reduce_scatter(x.slice(0, {8}), x.slice(8, {3})); }),
+             ContainsSubstring(": reduce_scatter: this rank's part has 3 elements, not 4"));
+  CHECK_THAT(refused([&](const Communicator& w) { w.all_to_all(x.slice(0, {8}), four, x.slice(8, {4}), four); }),
+             ContainsSubstring(": all_to_all: the counts add up to 8, and the tensor has 4 elements"));
+  std::vector<std::byte> own(3), all(8);
+  CHECK_THAT(refused([&](const Communicator& w) { w.all_gather_bytes(own, all); }),
+             ContainsSubstring(": all_gather: this rank's part has 3 bytes, not 4"));
+}
+
+TEST_CASE("collectives: what is sent and what is received may touch each other") {
+  Findings findings;
+  run_ranks({.ranks = 2}, [&](const Communicator& world) {
+    for (const bool part_is_behind : {true, false}) {
+      Tensor x = Tensor::zeros({12}, DType::fp32, Device{});
+      const Tensor all = x.slice(part_is_behind ? 0 : 4, {8});
+      Tensor mine = x.slice(part_is_behind ? 8 : 0, {4});
+      mine.set_values(std::vector<double>(4, world.rank() + 1.0));
+      world.all_gather(mine, all);
+      findings.expect_values(all, {1, 1, 1, 1, 2, 2, 2, 2}, "all");
+    }
+  });
+  CHECK(findings.wrong() == "");
+}
+
+TEST_CASE("collectives: both tensors of a call have one dtype") {
+  const auto zeros = [](std::int64_t n, DType dtype) { return Tensor::zeros({n}, dtype, Device{}); };
+  const Tensor narrow = zeros(4, DType::bf16), wide = zeros(4, DType::fp32), whole = zeros(8, DType::fp32);
+  const CountList two{2, 2};
+  const auto refused = [](const Body& call, const std::string& sentence) {
+    CHECK_THAT(error_of(2, call), ContainsSubstring(sentence));
+  };
+  refused([&](const Communicator& w) { w.all_gather(narrow, whole); },
+          ": all_gather: a tensor of bf16 on cpu and one of fp32 on cpu");
+  refused([&](const Communicator& w) { w.reduce_scatter(whole, narrow); },
+          ": reduce_scatter: a tensor of bf16 on cpu and one of fp32 on cpu");
+  refused([&](const Communicator& w) { w.all_to_all(wide, two, narrow, two); },
+          ": all_to_all: a tensor of fp32 on cpu and one of bf16 on cpu");
+  refused([&](const Communicator& w) { w.send_receive(wide, 1 - w.rank(), narrow, 1 - w.rank()); },
+          ": send_receive: a tensor of fp32 on cpu and one of bf16 on cpu");
+}
+
+TEST_CASE("collectives: one rank gets what it sends to itself, all of it") {
+  const Communicator alone;
+  Tensor x = Tensor::zeros({4}, DType::fp32, Device{}), y = Tensor::zeros({4}, DType::fp32, Device{});
+  x.set_values({1, 2, 3, 4});
+  alone.send_receive(x, 0, y, 0);
+  CHECK(y.to_vector() == x.to_vector());
+  CHECK_THROWS_WITH(alone.send_receive(x, 0, y.slice(0, {3}), 0),
+                    "send_receive of 4 fp32: one rank sends 4 elements to itself, and receives 3");
+  CHECK(alone.ledger().is_empty());
+}
+
+TEST_CASE("collectives: a call is told by its verb, its elements and their type, and counts the bytes of the whole") {
+  const CountList four{4}, parts{1, 2, 3};
+  const auto check_call = [](const Call& call, const std::string& text, std::int64_t bytes) {
+    CHECK(to_text(call) == text);
+    CHECK(call.payload() == bytes);
+  };
+  check_call({.verb = Verb::all_reduce, .dtype = DType::bf16, .sends = four, .receives = four}, "all_reduce of 4 bf16",
+             8);
+  check_call({.verb = Verb::all_gather, .dtype = DType::fp32, .sends = four, .receives = parts}, "all_gather of 6 fp32",
+             24);
+  check_call({.verb = Verb::reduce_scatter, .dtype = DType::fp64, .sends = parts, .receives = four},
+             "reduce_scatter of 6 fp64", 48);
+  check_call({.verb = Verb::broadcast, .sends = four, .receives = four}, "broadcast of 4 bytes", 4);
+  check_call({.verb = Verb::all_to_all, .dtype = DType::fp32, .sends = parts, .receives = four}, "all_to_all of 6 fp32",
+             24);
+  check_call({.verb = Verb::send_receive, .dtype = DType::i32, .sends = four, .receives = parts},
+             "send_receive of 4 i32", 16);
+  check_call({}, "barrier", 0);
 }
 
 TEST_CASE("collectives: a message needs a tensor for each rank that it names") {
@@ -405,13 +480,15 @@ TEST_CASE("collectives: who does not come to a call of some ranks is named by it
 
 TEST_CASE("a planted fault that is slow has a number of seconds that a clock can count") {
   CHECK(Fault::parse("rank=1 call=2 do=slow:0.5").seconds == 0.5);
+  CHECK(Fault::parse("rank=1 call=2 do=slow:1e6").seconds == 1e6);
   for (const char* seconds : {"1e300", "1e7", "nan", "inf", "-1"})
     CHECK_THROWS_WITH(Fault::parse("rank=1 call=2 do=slow:" + std::string(seconds)), ContainsSubstring("ISOBAR_FAULT"));
 }
 
 TEST_CASE("a planted fault is of one rank and one call, in whole numbers") {
-  for (const char* wrong : {"rank=1,2 call=3 do=die", "rank=1x call=2 do=die", "rank=1 call=2.5 do=die",
-                            "rank=-1 call=2 do=die", "rank=1 call=0 do=die", "rank= call=1 do=die", "call=1 do=die"})
+  for (const char* wrong :
+       {"rank=1,2 call=3 do=die", "rank=1x call=2 do=die", "rank=1 call=2.5 do=die", "rank=-1 call=2 do=die",
+        "rank=1 call=0 do=die", "rank= call=1 do=die", "call=1 do=die", "rank=1 do=die", "rank=1 call=2", ""})
     CHECK_THROWS_WITH(Fault::parse(wrong), ContainsSubstring("ISOBAR_FAULT"));
   const Fault fault = Fault::parse("do=slow:2.5 call=7 rank=3");
   CHECK(fault.rank == 3);

@@ -29,7 +29,8 @@ struct Problem {
   std::int64_t batch = 2, heads = 8, head_size = 8, rows = 9, row = 5;
   float dropout = 0;
   bool causal = false, zigzag = false;
-  bool packed = false;  // samples are documents of 7 tokens, which do not see each other
+  bool packed = false;   // samples are documents of 7 tokens, which do not see each other
+  bool sliding = false;  // a query sees the three keys before it and the two behind it
   DType dtype = DType::fp64;
   Device device = {};
 
@@ -47,13 +48,20 @@ struct Problem {
             .dropout = dropout,
             .key = {7, 8},
             .window = {.samples = {2, 4}, .heads = {2, heads + 4}},
-            .keys = {.begin = packed ? document_begins() : Tensor()}};
+            .keys = {.begin = packed    ? limits([](std::int64_t t) { return t / 7 * 7; })
+                              : sliding ? begins()
+                                        : Tensor(),
+                     .end = sliding ? limits([this](std::int64_t t) { return std::min(t + 3, tokens()); }) : Tensor()}};
   }
-  Tensor document_begins() const {
-    std::vector<double> begins;
-    for (std::int64_t i = 0; i < batch * tokens(); ++i) begins.push_back(static_cast<double>(i % tokens() / 7 * 7));
+  Tensor begins() const {
+    return limits([](std::int64_t t) { return std::max<std::int64_t>(t - 3, 0); });
+  }
+  template <class OfToken>
+  Tensor limits(const OfToken& of_token) const {
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < batch * tokens(); ++i) values.push_back(static_cast<double>(of_token(i % tokens())));
     Tensor limits = Tensor::empty({batch, tokens()}, DType::i32, device);
-    limits.set_values(begins);
+    limits.set_values(values);
     return limits;
   }
 };
@@ -201,7 +209,8 @@ TEST_CASE("context attention: causal in zig-zag gives the serial op's outputs an
        {Problem{.causal = true, .zigzag = true}, Problem{.batch = 1, .dropout = 0.25, .causal = true, .zigzag = true},
         Problem{.batch = 3, .rows = 17, .row = 1, .dropout = 0.25, .causal = true, .zigzag = true},
         Problem{.rows = 16, .row = 1, .causal = true, .zigzag = true},
-        Problem{.causal = true, .zigzag = true, .packed = true},
+        Problem{.causal = true, .zigzag = true, .packed = true}, Problem{.zigzag = true, .sliding = true},
+        Problem{.batch = 3, .rows = 17, .row = 1, .causal = true, .zigzag = true, .sliding = true},
         Problem{.dropout = 0.25, .causal = true, .packed = true}}) {
     const AttentionPass serial = run(problem, ContextForm::automatic, {});
     for (const int ranks : {2, 3, 4, 8}) {
@@ -276,6 +285,17 @@ TEST_CASE("context attention: which form runs, and what is refused", "[context]"
                                 context_attention(qkv, {.batch = 1, .heads = 2}, {9, 2}, world, ContextForm::gather);
                               }),
                     ContainsSubstring("[4, 48] are not those of 1 samples, "));
+  CHECK_THROWS_WITH(run_ranks({.ranks = 2},
+                              [](const Communicator& world) {
+                                const Tensor qkv = Tensor::zeros({3, 48}, DType::fp64, Device{});
+                                context_attention(qkv, {.batch = 1, .heads = 2}, {9, 3}, world, ContextForm::gather);
+                              }),
+                    ContainsSubstring(": context attention: tokens dealt over 3 ranks, and 2 ranks"));
+  const Tensor rows = Tensor::zeros({5, 2}, DType::fp64, Device{});
+  CHECK_THROWS_WITH(gather_axis(rows, 2, {4, 1}, {}), "a dealt axis: [5, 2] are not 2 groups of 4 rows");
+  CHECK_THROWS_WITH(reduce_scatter_axis(rows, 2, {4, 1}, {}), "a dealt axis: [5, 2] are not 2 groups of 4 rows");
+  CHECK_THROWS_WITH(gather_axis(rows.view({10}), 5, {2, 1}, {}), "a dealt axis: [10] are not 5 groups of 2 rows");
+  CHECK_THROWS_WITH(ShardedAxis(4, 2, 0), "a dealt axis: 4 indices are no whole units of 0");
 }
 
 namespace {

@@ -177,6 +177,53 @@ TEST_CASE("gradients: buckets start in the order in which gradients are final, a
   CHECK(findings.wrong() == "");
 }
 
+TEST_CASE("gradients: what is no gradient of the model starts nothing, and one that comes twice is an error") {
+  Layers task;
+  GradientReducer reducer(task.parameters(), {});
+  Tensor ones = Tensor::zeros({kOut}, DType::fp64, Device{});
+  ones.set_values(std::vector<double>(kOut, 1));
+  const Tensor other = make_leaf(ones, Tensor::zeros({kOut}, DType::fp64, Device{}));
+  const auto backward = [&](Tape& tape) {
+    const std::shared_ptr<const LoadedBatch> batch = batch_of(0, 1, 3);
+    Tensor loss;
+    {
+      const TapeScope recording(tape);
+      const Tensor& target = batch->tensors.at("target");
+      const Tensor shifted = add_row(target.view({3, kOut}), other);
+      loss = add(task.loss(batch->tensors, {}), forecast_loss(shifted.view({3, kOut, 1, 1}), target, {}));
+    }
+    tape.backward(loss);
+  };
+  task.parameters().begin_step();
+  Tape first, second, third;
+  reducer.begin(first);
+  backward(first);
+  CHECK(reducer.started_early() == 1);  // the biases; what nothing reads lies with the weights
+  reducer.begin(second);
+  backward(second);
+  CHECK(reducer.started_early() == 1);  // of this pass
+  reducer.watch(third);
+  CHECK_THROWS_WITH(backward(third), "gradients: a parameter's gradient was final twice in one backward pass");
+}
+
+TEST_CASE("gradients: parameters that are not laid out for the ranks that share their optimizer are refused") {
+  Layers task;  // for one rank: buckets of whole alignments of 64 elements
+  const Parallel three = Parallel::imagined(0, {.dp = 3}, "dp", {.shards = ExchangeOptions::kAll});
+  CHECK_THROWS_WITH(GradientReducer(task.parameters(), three),
+                    "gradients: a bucket of 320 elements has no equal slices for 3 ranks");
+}
+
+TEST_CASE("gradients: the fair share of a rank is what it would update without padding") {
+  // Of 3 layers [8, 8], [8, 8], [16, 8] and biases, and of 5 numbers that nothing reads.
+  constexpr std::int64_t kMatrices = 64 + 64 + 128 + 5, kBiases = 8 + 8 + 16;
+  for (const std::int64_t ranks : {1, 2, 3, 7}) {
+    const Parallel parallel = Parallel::imagined(0, {.dp = ranks}, "dp", {.shards = ExchangeOptions::kAll});
+    Layers task(parallel);
+    const GradientReducer reducer(task.parameters(), parallel);
+    CHECK(reducer.fair_share() == (kMatrices + ranks - 1) / ranks + (kBiases + ranks - 1) / ranks);
+  }
+}
+
 #if ISOBAR_HAS_EMULATOR
 
 // Two ranks as the first one sees them, of which the other has the same numbers. A call happens when its stream gets

@@ -1,7 +1,10 @@
 // Hosts told apart, places on them, and which of a host's addresses others may use.
 #include "comm/hosts.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -35,10 +38,15 @@ const std::vector<Interface> kNode{
 
 TEST_CASE("hosts: one host is told by its identity, not by its name") {
   CHECK(host_identity() == host_identity());
-  CHECK(host_identity().size() > 20);
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat network = {};
+  REQUIRE(::stat("/proc/self/ns/net", &network) == 0);
+  CHECK(host_identity() == concat(boot.empty() ? host_name() : boot, '/', network.st_ino));
   CHECK(are_on_one_host(Texts{"boot1/1", "boot1/1"}));
   CHECK(!are_on_one_host(Texts{"boot1/1", "boot1/1", "boot2/1"}));
   CHECK(!are_on_one_host(Texts{"boot1/1", "boot1/2"}));
+  CHECK(!are_on_one_host(Texts{"boot1/1", "boot2/1", "boot1/1"}));
 }
 
 TEST_CASE("hosts: ranks have places among those of their host") {
@@ -63,6 +71,8 @@ TEST_CASE("hosts: addresses that others can reach, the likeliest first") {
 TEST_CASE("hosts: interfaces are chosen as by NCCL_SOCKET_IFNAME") {
   CHECK(reachable_addresses(kNode, "", "ib") == Texts{"10.9.0.7", "10.4.0.7"});  // what is named is meant
   CHECK(reachable_addresses(kNode, "", "=ib0,eth1") == Texts{"10.4.0.7"});
+  CHECK(reachable_addresses(kNode, "", "=ib,eth").empty());
+  CHECK(reachable_addresses(kNode, "10.4.0.7", "ib").front() == "10.4.0.7");
   CHECK(reachable_addresses(kNode, "", "ib0,docker") == Texts{"172.17.0.1", "10.4.0.7"});
   CHECK(reachable_addresses(kNode, "", "^eth,ib1") == Texts{"10.4.0.7"});
   CHECK(reachable_addresses(kNode, "", "^=eth") == Texts{"192.168.1.7", "10.4.0.7", "2001:db8::7"});

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <set>
 
 #include "comm/process_ranks.h"
 #include "kernels/common/check.h"
@@ -135,9 +136,15 @@ TEST_CASE("launch: srun's variables count beside those that each --mpi adds") {
 
 TEST_CASE("launch: launchers within each other, the inner one counts") {
   check_is(launch_of(kBatch), Launcher::none, 0, 1, 0, 1);
-  check_is(launch_of(with(kBatch, {{"SLURM_STEP_NUM_TASKS", "6"}})), Launcher::none, 0, 1, 0, 1);
+  // Shells of batch scripts, interactive ones and those that Slurm starts for itself; then the last of numbered steps.
+  for (const char* special : {"4294967280", "4294967290", "4294967291", "4294967292"})
+    check_is(launch_of(with(kBatch, {{"SLURM_STEP_NUM_TASKS", "6"}, {"SLURM_STEP_ID", special}})), Launcher::none, 0, 1,
+             0, 1);
+  check_is(launch_of(with(kSrun, {{"SLURM_STEP_ID", "4294967279"}})), Launcher::slurm, 4, 6, 1, 2);
   check_is(launch_of(with(kBatch, kMpirun)), Launcher::open_mpi, 3, 4, 1, 2);
   check_is(launch_of(with(kSrun, kMpirun)), Launcher::open_mpi, 3, 4, 1, 2);
+  CHECK(launch_of(with(kSrun, kMpirun)).address == "");  // mpirun may order the nodes in another way
+  CHECK(launch_of(with(kSrun, kMpirun)).why_no_address == "where rank 0 is is not known");
   check_is(launch_of(with(kBatch, kTorchrun)), Launcher::torchrun, 5, 8, 1, 4);
   // Daemons of MPICH's, Intel's and MVAPICH's mpirun, which srun has started, one a node.
   const Variables daemon = with(kSrun, {{"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_PROCID", "1"}});
@@ -182,7 +189,11 @@ TEST_CASE("launch: heterogeneous jobs as Slurm tells their whole step, or refuse
   CHECK(launch_of(second).address == "node2");
   for (const char* part : {"2,1", "1", "?"})
     CHECK_THROWS_WITH(launch_of(with(both, {{"SLURM_STEP_TASKS_PER_NODE", part}})),
-                      ContainsSubstring("SLURM_HET_SIZE is 2") && ContainsSubstring("use one component"));
+                      concat("SLURM_HET_SIZE is 2: SLURM_STEP_NUM_TASKS is 4, but SLURM_STEP_TASKS_PER_NODE is '", part,
+                             "': this Slurm does not tell a rank where those of other components are; use one "
+                             "component"));
+  check_is(launch_of(with(both, {{"SLURM_HET_SIZE", "1"}, {"SLURM_STEP_TASKS_PER_NODE", "2,1"}})), Launcher::slurm, 2,
+           4, 1, 1);  // a job of one component is none of these
 }
 
 TEST_CASE("launch: where an arbitrary distribution puts rank 0 must be said") {
@@ -205,6 +216,13 @@ TEST_CASE("launch: NCCL's ranks meet without an MPI wherever variables say where
   CHECK_NOTHROW(check_can_start(launch_of(all_here), true));
   CHECK(launch_of(kPals).address == "");
   CHECK(launch_of(kFlux).address == "");
+  // Of several names of one number each is enough.
+  for (const std::vector<const char*>& absent :
+       {std::vector{"PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"}, {"PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE"}}) {
+    Variables fewer = kPals;
+    for (const char* name : absent) fewer.erase(name);
+    check_is(launch_of(fewer), Launcher::pmi, 5, 12, 1, 4);
+  }
   for (const Variables& variables : {kPals, kFlux}) {
     const Launch told = launch_of(with(variables, {{"MASTER_ADDR", "x1000"}}));
     CHECK(told.address == "x1000");
@@ -235,8 +253,12 @@ TEST_CASE("launch: variables that do not fit together are named") {
   CHECK_THROWS_WITH(launch_of({{"WORLD_SIZE", "2"}, {"RANK", "x"}}), "WORLD_SIZE is 2, but RANK says no rank");
   CHECK_THROWS_WITH(launch_of({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "4"}}),
                     "OMPI_COMM_WORLD_RANK is 4, but OMPI_COMM_WORLD_SIZE is 4");
-  CHECK_THROWS_WITH(launch_of({{"PMI_SIZE", "0"}, {"PMI_RANK", "0"}}), ContainsSubstring("PMI_SIZE is 0"));
-  CHECK_THROWS_WITH(launch_of({{"PMI_SIZE", "99999999"}, {"PMI_RANK", "0"}}), ContainsSubstring("no number of ranks"));
+  CHECK_THROWS_WITH(launch_of({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "-1"}}),
+                    "OMPI_COMM_WORLD_RANK is -1, but OMPI_COMM_WORLD_SIZE is 4");
+  for (const char* none : {"0", "-1", "1048577", "99999999"})
+    CHECK_THROWS_WITH(launch_of({{"PMI_SIZE", none}, {"PMI_RANK", "0"}}),
+                      concat("PMI_SIZE is ", none, ", which is no number of ranks"));
+  CHECK(launch_of({{"PMI_SIZE", "1048576"}, {"PMI_RANK", "1048575"}}).rank == 1048575);
   CHECK_THROWS_WITH(launch_of(with(kTorchrun, {{"MASTER_PORT", "99999"}})), "MASTER_PORT is 99999, which is no port");
   CHECK_THROWS_WITH(launch_of(with(kTorchrun, {{"MASTER_PORT", "http"}})), "MASTER_PORT is 'http', which is no port");
 }
@@ -263,7 +285,16 @@ TEST_CASE("launch: where rank 0 is, and a port and a key of the job's own") {
   CHECK(launch_of(with(kSrun, {{"ISOBAR_MEETING_KEY", "ours"}})).key == "ours");
   CHECK(launch_of(with(kSrun, {{"ISOBAR_JOB_KEY", "mine"}, {"ISOBAR_MEETING_KEY", "ours"}})).key == "mine");
   CHECK(!step.is_key_secret);
-  CHECK(launch_of(with(kSrun, {{"ISOBAR_JOB_KEY", "mine"}})).is_key_secret);
+  for (const char* name : {"ISOBAR_JOB_KEY", "ISOBAR_MEETING_KEY"})
+    CHECK(launch_of(with(kSrun, {{name, "mine"}})).is_key_secret);
+  // The ports of jobs are spread out by their keys, below those that the system gives away.
+  std::set<int> ports;
+  for (int job = 0; job < 200; ++job) {
+    ports.insert(launch_of(with(kSrun, {{"SLURM_JOB_ID", std::to_string(job)}})).port);
+    CHECK(*ports.begin() >= 15000);
+    CHECK(*ports.rbegin() < 25000);
+  }
+  CHECK(ports.size() > 190);
   // A port that the user gives is the only one; else there is a choice.
   CHECK(told.ports == 1);
   CHECK(step.ports == 3);
@@ -282,6 +313,9 @@ TEST_CASE("launch: Slurm's lists of nodes and tasks") {
   CHECK(hosts_in("").empty());
   CHECK(hosts_in("node[x-y]") == Hosts{"node[x-y]"});
   CHECK(hosts_in("node[1-99999999999]") == Hosts{"node[1-99999999999]"});
+  for (const char* none : {"node[5-3]", "node[1-2", "node[1-]", "node[]", "node]1-2["})
+    CHECK(hosts_in(none) == Hosts{none});
+  CHECK(hosts_in("a[1-2]b[x]") == Hosts{"a[1-2]b[x]"});
   CHECK(tasks_in("2(x3),1") == std::vector<int>{2, 2, 2, 1});
   CHECK(tasks_in("4") == std::vector<int>{4});
   for (const char* none : {"", "x", "2(x", "2(x3", "0", "2(x0)", "2(x99999999)", "-1", "(x2)"})
@@ -306,7 +340,7 @@ TEST_CASE("launch: a key in a file is one that others cannot read") {
   CHECK(launch_of(variables).key == "5ec2e7");
   ::close(descriptor);
   ::unlink(file);
-  CHECK_THROWS_WITH(launch_of(variables), ContainsSubstring("No such file"));
+  CHECK_THROWS_WITH(launch_of(variables), concat("ISOBAR_JOB_KEY_FILE: ", file, ": No such file or directory"));
 }
 
 TEST_CASE("launch: the first and the last port are ports, and what lies beyond them is none") {
@@ -348,6 +382,7 @@ TEST_CASE("launch: two of torchrun's jobs on a host have different keys, and no 
 TEST_CASE("launch: a job's id is that of the launcher that has one") {
   CHECK(launch_of(with(kHydra, {{"PMI_JOBID", "hydra.5"}})).key == "hydra.5");
   CHECK(launch_of(with(kPals, {{"PMI_JOBID", "5"}})).key == "1f2e3d");
+  CHECK(launch_of(with(kFlux, {{"PMI_JOBID", "5"}})).key == "f2Xyz");
   CHECK(launch_of(kHydra).key == "");
   CHECK(launch_of(with(kSrun, {{"SLURM_RESTART_COUNT", "2"}})).key == "17.3.2");
 }

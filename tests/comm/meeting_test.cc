@@ -31,6 +31,7 @@
 #include "comm/hmac.h"
 #include "comm/messages.h"
 #include "comm/neighbours.h"
+#include "comm/sockets.h"
 #include "kernels/common/check.h"
 #include "kernels/common/host_name.h"
 #include "tests/harness/error_of.h"
@@ -160,9 +161,9 @@ class Stranger {
   Seal seal_;
 };
 
-Message hello(int rank, int ranks) {
+Message hello(int rank, int ranks, const std::string& process = "7") {
   return {.type = 1,
-          .texts = {std::to_string(rank), std::to_string(ranks), "node", "", "7", "1", "c0ffee",
+          .texts = {std::to_string(rank), std::to_string(ranks), "node", "", process, "1", "c0ffee",
                     "dp " + std::to_string(ranks), "", "0", "", ""}};
 }
 
@@ -295,9 +296,79 @@ TEST_CASE("meeting: who does not come is named by number") {
   const Ends alone = meet(2, leave, {}, 0.1, [](int rank) { return rank == 0; });
   CHECK_THAT(alone[0], ContainsSubstring("rank 1 has not come"));
   CHECK_THROWS_WITH(Meeting(attendee(3, 4), at(1), options(0.1)),
-                    ContainsSubstring("rank 3: no meeting at 127.0.0.1:1 within 0.1 s: Connection refused"));
+                    "rank 3: no meeting at 127.0.0.1:1 within 0.1 s: Connection refused");
+  CHECK_THROWS_WITH(Meeting(attendee(3, 4), {.addresses = {kHere, kHere}, .port = 1, .ports = 3}, options(0.1)),
+                    "rank 3: no meeting at 127.0.0.1, 127.0.0.1:1 to 3 within 0.1 s: Connection refused");
   CHECK_THROWS_WITH(Meeting(attendee(1, 4), {.addresses = {"no.such.host.invalid"}, .port = 1}, options(0.1)),
-                    ContainsSubstring("the address cannot be resolved"));
+                    "rank 1: no meeting at no.such.host.invalid:1 within 0.1 s: the address cannot be resolved");
+  MeetingPort port(kHere, 0);
+  const std::string where = port.text();
+  MeetingOptions mine = options(0.1);
+  mine.why_absent = "its name leads elsewhere";
+  CHECK_THROWS_WITH(
+      Meeting(attendee(0, 4), std::move(port), mine),
+      concat("ranks 1, 2, 3 have not come to the meeting at ", where, " within 0.1 s; its name leads elsewhere"));
+}
+
+TEST_CASE("meeting: who comes after something was found wrong is told what, within a time of its own") {
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  MeetingOptions mine = options();
+  std::string sentence;
+  const auto attend = [&](MeetingPort own) {
+    return std::thread([&, own = std::move(own)]() mutable {
+      sentence = error_of([&] { const Meeting meeting(attendee(0, 3), std::move(own), mine); });
+    });
+  };
+  SECTION("and all end when they have come") {
+    mine.late_seconds = kLong;
+    std::thread rank_0 = attend(std::move(port));
+    for (const int ranks : {8, 9}) {  // the first complaint is the one
+      Stranger wrong(number);
+      wrong.enter("job");
+      wrong.say(hello(2, ranks));
+      CHECK(wrong.hear(1).size() == 1);  // it is told so
+    }
+    std::vector<std::thread> others;
+    std::atomic<int> told = 0;
+    for (const int rank : {1, 2})
+      others.emplace_back([&, rank] {
+        try {
+          const Meeting meeting(attendee(rank, 3), at(number), options());
+        } catch (const ErrorReportedByAnotherRank&) {
+          ++told;
+        }
+      });
+    for (std::thread& other : others) other.join();
+    rank_0.join();
+    CHECK(told == 2);
+  }
+  SECTION("and nobody waits until the time to come is over") {
+    mine.late_seconds = 0.1;
+    const auto start = std::chrono::steady_clock::now();
+    std::thread rank_0 = attend(std::move(port));
+    Stranger wrong(number);
+    wrong.enter("job");
+    wrong.say(hello(2, 8));
+    rank_0.join();
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::duration<double>(kLong / 2));
+  }
+  CHECK(sentence == "rank 2 (process 7 on node) counts 8 ranks, rank 0 3");
+}
+
+TEST_CASE("meeting: a connection that does not prove in time that it is of the job is dropped") {
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  MeetingOptions mine = options();
+  mine.identify_seconds = 0.1;
+  std::thread rank_0([&] { Meeting(attendee(0, 2), std::move(port), mine).leave(); });
+  const Stranger silent(number), half(number);
+  half.say(std::string(kGreeting) + std::string(kRandomBytes, 'r'));
+  half.hear(kAnswerBytes);
+  CHECK(silent.is_dropped());
+  CHECK(half.is_dropped());
+  Meeting(attendee(1, 2), at(number), options()).leave();
+  rank_0.join();
 }
 
 TEST_CASE("meeting: a name is resolved once a second at most, known or not") {
@@ -383,6 +454,123 @@ TEST_CASE("meeting: a rank that is gone is dead, and nobody leaves without the o
   }
 }
 
+TEST_CASE("meeting: a death is told by rank 0 as soon as it is known, and by nobody again") {
+  std::mutex mutex;
+  std::vector<std::string> deaths, failures(2);
+  int told = 0, tellers = 0;
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  MeetingOptions mine = options();
+  mine.report_death = [&](const std::string& sentence) {
+    const std::lock_guard lock(mutex);
+    deaths.push_back(sentence);
+  };
+  std::atomic<int> met = 0;
+  const auto survive = [&](const Meeting& meeting, std::size_t which) {
+    ++met;
+    const bool is_told = meeting.is_reported(kLong);
+    while (!meeting.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const std::lock_guard lock(mutex);
+    told += is_told ? 1 : 0;
+    tellers += meeting.reports_error() ? 1 : 0;
+    failures[which] = meeting.failure();
+  };
+  std::thread first([&] { survive(Meeting(attendee(0, 3), std::move(port), mine), 0); });
+  std::thread dying([&] {
+    const Meeting meeting(attendee(2, 3), at(number), options());
+    while (met < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+  survive(Meeting(attendee(1, 3), at(number), options()), 1);
+  first.join();
+  dying.join();
+  const std::string sentence = "rank 2: it has died (process 102 on node2)";
+  CHECK(deaths == std::vector<std::string>{sentence});
+  CHECK(failures == std::vector<std::string>(2, sentence));
+  CHECK(told == 2);
+  CHECK(tellers == 0);
+}
+
+TEST_CASE("meeting: who leaves and waits in vain for the others names them, as in any call") {
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  std::optional<Meeting> first;
+  std::thread entering([&] { first.emplace(attendee(0, 2), std::move(port), options()); });
+  Meeting second(attendee(1, 2), at(number), options(0.5));
+  entering.join();
+  const std::string sentence = "rank 1: rank 0 has not come to the end of the run, within 0.5 s";
+  CHECK(error_of([&] { second.leave(); }) == sentence);
+  CHECK(first->failure() == sentence);
+}
+
+namespace {
+
+// A rank 0 that welcomes rank 1 of two, and never says a word again.
+class Mute {
+ public:
+  Mute() {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    inet_pton(AF_INET, kHere, &address.sin_addr);
+    socklen_t size = sizeof address;
+    ISOBAR_CHECK(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
+                     ::listen(listener_.get(), 1) == 0,
+                 "there is no port");
+    getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { welcome_one(); });
+  }
+  ~Mute() { thread_.join(); }
+  int port() const { return port_; }
+
+ private:
+  std::string hear(std::size_t count) const {
+    std::string all(count, '\0');
+    const ssize_t got = ::recv(rank_.get(), all.data(), count, MSG_WAITALL);
+    all.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    return all;
+  }
+  void welcome_one() {
+    rank_ = Socket(::accept(listener_.get(), nullptr, nullptr));
+    const std::string opening = hear(kOpeningBytes), mine(kRandomBytes, 'm');
+    const Challenge challenge("job", opening.substr(kGreeting.size()), mine);
+    send_all(rank_.get(), mine + challenge.proof_of_first());
+    hear(kProofBytes);
+    Seal seal = challenge.to_rank();
+    send_all(rank_.get(), to_wire({.type = 2, .texts = {"an id", "1", "2", "1", "0"}}, &seal));
+  }
+
+  Socket listener_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)}, rank_;
+  int port_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace
+
+// The seconds that rank 0 has for an answer: all three wait at once.
+TEST_CASE("meeting: a rank that gets no answer of rank 0 ends by its own sentence, and tells it") {
+  const std::vector<int> both{0, 1};
+  std::vector<std::string> sentences(3), failures(3);
+  std::vector<int> tells(3);
+  std::vector<std::thread> ranks;
+  for (const std::size_t how : {0, 1, 2})
+    ranks.emplace_back([&, how] {
+      const Mute first;
+      Meeting meeting(attendee(1, 2), at(first.port()), options());
+      meeting.set_place("barrier");
+      sentences[how] = how == 0   ? meeting.report_timeout(both, 9)
+                       : how == 1 ? meeting.fail("the disk is full")
+                                  : meeting.fail("NCCL: a rank has left", Meeting::Cause::perhaps_another);
+      failures[how] = meeting.failure();
+      tells[how] = meeting.reports_error() ? 1 : 0;
+    });
+  for (std::thread& rank : ranks) rank.join();
+  CHECK(sentences == std::vector<std::string>{"rank 1: rank 0 does not answer, nor come to barrier, within 9 s",
+                                              "rank 1: the disk is full",
+                                              "rank 1: rank 0 does not answer; NCCL: a rank has left"});
+  CHECK(failures == sentences);
+  CHECK(tells == std::vector<int>(3, 1));
+}
+
 TEST_CASE("meeting: when a rank's time is over, the one that has not come is named") {
   const std::vector<int> all{0, 1, 2, 3}, pair{1, 2};
   // The places of four ranks, one of whom asks when all are there.
@@ -409,7 +597,12 @@ TEST_CASE("meeting: when a rank's time is over, the one that has not come is nam
   // Who is in no call is why the others wait.
   CHECK(ended_by({call, other, call, ""}, 2, all) == "rank 2: rank 3 has not come to " + call + ", within 3 s");
   CHECK(ended_by({"", call, "", ""}, 1, pair) == "rank 1: rank 2 has not come to " + call + ", within 3 s");
+  CHECK(ended_by({call, other, other, call}, 0, all) ==
+        "rank 0: ranks 1, 2 have not come to " + call + ", within 3 s; rank 1 is in " + other);
   // Who is waited for may wait in another group.
+  CHECK(ended_by({"", call, other, ""}, 1, pair) == "rank 1: rank 2 has not come to " + call +
+                                                        ", within 3 s; rank 2 is in " + other +
+                                                        ", ranks 0, 3 are in no call");
   CHECK(ended_by({other, call, other, ""}, 1, pair) ==
         "rank 1: rank 2 has not come to " + call + ", within 3 s; rank 2 is in " + other + ", rank 3 is in no call");
   CHECK(ended_by({call, call, call, call}, 1, all) ==
@@ -427,7 +620,9 @@ TEST_CASE("meeting: a rank that does not even answer is named first") {
   mine.answer_seconds = 0.1;
   Meeting meeting(attendee(0, 2), std::move(port), mine);
   entering.join();
-  SECTION("when a rank's time is over") {
+  SECTION("when a rank's time is over, though it has itself just worked alone") {
+    meeting.begin_work("writing a checkpoint", 3);
+    meeting.end_work();
     meeting.set_place("barrier");
     const std::vector<int> both{0, 1};
     CHECK(meeting.report_timeout(both, 9) ==
@@ -436,6 +631,31 @@ TEST_CASE("meeting: a rank that does not even answer is named first") {
   SECTION("when a library says that another one has failed") {
     CHECK(meeting.fail("NCCL: a rank has failed or left", Meeting::Cause::perhaps_another) ==
           "rank 1 does not answer (process 7 on node); rank 0: NCCL: a rank has failed or left");
+  }
+}
+
+TEST_CASE("meeting: several ranks that do not answer are named together, with the place of the first") {
+  MeetingPort port(kHere, 0);
+  Stranger one(port.port()), other(port.port());
+  std::thread entering([&] {
+    for (const auto& [stranger, rank] : {std::pair(&one, 1), std::pair(&other, 2)}) {
+      stranger->enter("job");
+      stranger->say(hello(rank, 3, std::to_string(6 + rank)));
+    }
+  });
+  MeetingOptions mine = options();
+  mine.answer_seconds = 0.1;
+  Meeting meeting(attendee(0, 3), std::move(port), mine);
+  entering.join();
+  SECTION("when a rank's time is over") {
+    meeting.set_place("barrier");
+    const std::vector<int> all{0, 1, 2};
+    CHECK(meeting.report_timeout(all, 9) ==
+          "rank 0: ranks 1, 2 have not come to barrier, within 9 s; no answer from process 7 on node");
+  }
+  SECTION("when a library says that another one has failed") {
+    CHECK(meeting.fail("NCCL: a rank has failed or left", Meeting::Cause::perhaps_another) ==
+          "ranks 1, 2 do not answer (process 7 on node); rank 0: NCCL: a rank has failed or left");
   }
 }
 
@@ -547,6 +767,9 @@ TEST_CASE("meeting: neighbours hear that the user has been told, and from nobody
   const Neighbours first = neighbour("job", 0), second = neighbour("job", 1), third = neighbour("job", 2);
   const Neighbours stranger = neighbour("another job", 0);
   stranger.tell();
+  const PlaceOnHost there{.local_rank = 0, .local_ranks = 3};
+  Neighbours("job", "boot/" + std::to_string(::getpid()), 4712, there).tell();  // at another port
+  Neighbours("job", "another boot", 4711, there).tell();
   CHECK(!second.has_been_notified());
   second.tell();
   CHECK(first.has_been_notified());
@@ -595,6 +818,50 @@ TEST_CASE("meeting: who works alone is waited for, as long as that may last") {
                                      "checkpoint since [1-9][0-9]* s.*"));
   REQUIRE(told.size() == 1);
   CHECK_THAT(told[0], Matches(".*rank 0 is writing a checkpoint since [0-9]+ s: the others wait for it.*"));
+}
+
+TEST_CASE("meeting: of each work for which others wait the user is told once, however often they ask") {
+  const std::vector<int> both{0, 1};
+  std::vector<std::string> told;  // in a thread of rank 0's meeting
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  MeetingOptions mine = options();
+  mine.report_work = [&](const std::string& sentence) { told.push_back(sentence); };
+  {
+    std::optional<Meeting> second;
+    std::thread entering([&] { second.emplace(attendee(1, 2), at(number), options()); });
+    Meeting first(attendee(0, 2), std::move(port), mine);
+    entering.join();
+    second->set_place("barrier");
+    for (const char* work : {"reading the data", "writing a checkpoint"}) {
+      first.begin_work(work, kAnyTime);
+      for (int i = 0; i < 2; ++i) {
+        CHECK(second->report_timeout(both, 10) == "");
+        // Until the answer holds no more, and the next question is asked of all.
+        std::this_thread::sleep_for(std::chrono::milliseconds(600));
+      }
+      first.end_work();
+    }
+  }
+  REQUIRE(told.size() == 2);
+  CHECK_THAT(told[0], Matches("rank 0 is reading the data since [0-9]+ s: the others wait for it"));
+  CHECK_THAT(told[1], Matches("rank 0 is writing a checkpoint since [0-9]+ s: the others wait for it"));
+}
+
+TEST_CASE("meeting: a rank that worked alone a moment ago is waited for, and no longer") {
+  const std::vector<int> both{0, 1};
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  std::optional<Meeting> second;
+  std::thread entering([&] { second.emplace(attendee(1, 2), at(number), options()); });
+  Meeting first(attendee(0, 2), std::move(port), options());
+  entering.join();
+  first.set_place("barrier");
+  second->begin_work("writing a checkpoint", 3);
+  second->end_work();
+  CHECK(first.report_timeout(both, 30) == "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));  // that answer holds no more
+  CHECK(first.report_timeout(both, 0.1) == "rank 0: rank 1 has not come to barrier, within 0.1 s");
 }
 
 namespace {
@@ -688,6 +955,16 @@ TEST_CASE("meeting: messages are cut out of a stream, and what is too long or da
   refused(std::string("\0\0\0\0", 4));
   refused(std::string("\5\0\0\0\1\7\0\0\0", 9));
   refused(std::string("\3\0\0\0\1\0\0", 7));
+  // What is left out of a message that would be too long leaves room for its seal.
+  const Challenge challenge("job", std::string(kRandomBytes, 'a'), std::string(kRandomBytes, 'b'));
+  for (std::size_t length = 1000; length < 1040; ++length) {
+    Seal seal = challenge.to_rank();
+    MessageStream sealed(challenge.to_rank());
+    sealed.add(to_wire({.type = 3, .texts = std::vector<std::string>(100, std::string(length, 'x'))}, &seal));
+    const auto message = sealed.next();
+    REQUIRE(message);
+    CHECK(message->texts.size() == ((std::size_t{1} << 16) - 16 - 1) / (length + 4));
+  }
 }
 
 TEST_CASE("meeting: a message's texts and numbers are those that it has, within what they may be") {

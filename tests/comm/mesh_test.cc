@@ -30,10 +30,12 @@ TEST_CASE("the mesh follows the order string") {
   CHECK(other.groups(other.axes()[1].name) == Groups{{0, 3}, {1, 4}, {2, 5}});
   CHECK(Mesh::coordinate(other.axes()[1], 4) == 1);
   CHECK(Mesh({}, "tp-cp-pp-dp").world_size() == 1);
-  CHECK_THROWS_WITH(Mesh({.dp = 2}, "tp-cp"), ContainsSubstring("leaves out dp"));
-  CHECK_THROWS_WITH(Mesh({}, "tp-tp"), ContainsSubstring("'tp'"));
-  CHECK_THROWS_WITH(Mesh({}, "tp-ep"), ContainsSubstring("'ep'"));
-  CHECK_THROWS_WITH(Mesh({.dp = 0}, "dp"), ContainsSubstring("dp"));
+  CHECK_THROWS_WITH(Mesh({.dp = 2}, "tp-cp"), "order tp-cp leaves out dp, whose size is 2");
+  for (const std::string name : {"tp", "ep"})
+    CHECK_THROWS_WITH(Mesh({}, "tp-" + name),
+                      "order tp-" + name + ": '" + name + "' is not one of tp, cp, dp, pp, or is named twice");
+  CHECK_THROWS_WITH(Mesh({.dp = 0}, "dp"), "the dp size must be at least 1, not 0");
+  CHECK_THROWS_WITH(Mesh({.tp = -2}, "tp"), "the tp size must be at least 1, not -2");
 }
 
 TEST_CASE("a mesh of one rank has every axis, of size 1") {
@@ -62,12 +64,18 @@ TEST_CASE("mesh: groups over several axes, and what each rank holds") {
   CHECK(part_of(45, 1, 4) == Part{12, 23});
   CHECK(part_of(45, 3, 4) == Part{34, 45});
   CHECK(part_of(2, 2, 3) == Part{2, 2});
+  CHECK(part_of(0, 0, 1) == Part{0, 0});
+  CHECK_THROWS_WITH(part_of(5, 3, 3), "part 3 of 3 of 5");
+  CHECK_THROWS_WITH(part_of(5, -1, 3), "part -1 of 3 of 5");
+  CHECK_THROWS_WITH(part_of(-1, 0, 3), "part 0 of 3 of -1");
 }
 
 TEST_CASE("mesh: ranks as ranges") {
   const auto text = [](std::vector<std::int64_t> ranks) { return to_text(std::span<const std::int64_t>(ranks)); };
   CHECK(text({3}) == "rank 3");
   CHECK(text({0, 1}) == "ranks 0, 1");
+  CHECK(text({0, 1, 2}) == "ranks 0-2");
+  CHECK(text({0, 4, 8, 12, 16, 17}) == "ranks 0, 4, ... 16, 17");
   CHECK(text({0, 1, 2, 3, 9}) == "ranks 0-3, 9");
   CHECK(text({0, 4, 8, 12}) == "ranks 0, 4, 8, 12");
   CHECK(text({0, 4, 8, 12, 16}) == "ranks 0, 4, ... 16");
@@ -146,12 +154,46 @@ TEST_CASE("parallel: groups of the same members are one of the backend, and one 
   }
 }
 
+TEST_CASE("parallel: groups have the names that reports of what was exchanged use") {
+  const auto name = [](const MeshSizes& sizes, std::int64_t shards, Communicator Parallel::*group) {
+    return (Parallel::imagined(0, sizes, "tp-cp-dp", {.shards = shards}).*group).name();
+  };
+  constexpr std::int64_t kAll = ExchangeOptions::kAll;
+  const MeshSizes all{.dp = 4, .tp = 2, .cp = 2}, staged{.dp = 4, .tp = 2, .cp = 2, .pp = 2};
+  for (const MeshSizes& sizes : {all, staged}) {
+    CHECK(name(sizes, 1, &Parallel::dp) == "dp");
+    CHECK(name(sizes, 1, &Parallel::tp) == "tp");
+    CHECK(name(sizes, 1, &Parallel::cp) == "cp");
+    CHECK(name(sizes, 1, &Parallel::tokens) == "dp-cp");
+    CHECK(name(sizes, 1, &Parallel::model) == "tp-cp");
+    CHECK(name(sizes, kAll, &Parallel::shards) == "dp-cp");
+    CHECK(name(sizes, 2, &Parallel::shards) == "shards");
+    CHECK(name(sizes, 2, &Parallel::wide_shards) == "shards-tp");
+    CHECK(name(sizes, 2, &Parallel::replicas) == "replicas");
+  }
+  CHECK(name({.dp = 4}, 2, &Parallel::wide_shards) == "shards");
+  CHECK(name(all, kAll, &Parallel::wide_shards) == "world");
+  CHECK(name(staged, kAll, &Parallel::wide_shards) == "dp-tp-cp");
+  CHECK(name(all, 1, &Parallel::stage) == "world");
+  CHECK(name(staged, 1, &Parallel::stage) == "dp-tp-cp");
+  CHECK(name(all, 1, &Parallel::samples) == "dp");
+  CHECK(name(staged, 1, &Parallel::samples) == "dp-pp");
+  CHECK(name(staged, 1, &Parallel::pp) == "pp");
+  CHECK(name(staged, 1, &Parallel::next) == "pp");
+  CHECK(name(staged, 1, &Parallel::tied_tokens) == "tied");
+  CHECK(name(staged, 1, &Parallel::tied_stage) == "tied-tp");
+  CHECK(name(staged, 2, &Parallel::tied_shards) == "tied-shards");
+  CHECK(name(staged, 2, &Parallel::tied_wide_shards) == "tied-shards-tp");
+}
+
 TEST_CASE("parallel: a layout of another number of ranks than there are is refused") {
-  for (const MeshSizes& sizes : {MeshSizes{.dp = 2}, MeshSizes{.dp = 2, .tp = 2, .cp = 2}})
+  const auto refused = [](const MeshSizes& sizes, const std::string& layout) {
     CHECK_THROWS_WITH(
         run_ranks({.ranks = 4}, [&](const Communicator& world) { Parallel::start(world, sizes, "tp-cp-dp", {}); }),
-        ContainsSubstring(concat("dp 2 x tp ", sizes.tp, " x cp ", sizes.cp, " are ", sizes.dp * sizes.tp * sizes.cp,
-                                 " ranks, and there are 4")));
+        ContainsSubstring(": " + layout + " ranks, and there are 4"));
+  };
+  refused({.dp = 2}, "dp 2 x tp 1 x cp 1 x pp 1 are 2");
+  refused({.dp = 2, .tp = 3, .cp = 4, .pp = 5}, "dp 2 x tp 3 x cp 4 x pp 5 are 120");
 }
 
 TEST_CASE("parallel: what is no group of ranks that share the optimizer is refused") {
@@ -178,6 +220,26 @@ TEST_CASE("parallel: imagined ranks add up what one hands in, and know the large
   CHECK(asked(0, 5, 1) == std::vector<double>{5, 1});
   CHECK(asked(1, 2, 4) == std::vector<double>{5, 4});
   CHECK(asked(2, 6, 3) == std::vector<double>{6, 4});
+}
+
+TEST_CASE("pieces: each is first held by the lowest rank that has the same, beside slow loops") {
+  constexpr std::size_t kRanks = 60, kTensors = 3;
+  std::uint32_t state = 5;
+  const auto bit = [&] { return static_cast<std::int64_t>((state = state * 1664525u + 1013904223u) >> 31); };
+  std::vector<Piece> all;
+  for (std::size_t i = 0; i < kRanks * kTensors; ++i) all.push_back({bit(), bit(), 2 + bit(), bit(), 5 + bit()});
+  const Pieces pieces(all, kTensors);
+  CHECK(pieces.ranks() == kRanks);
+  for (std::size_t tensor = 0; tensor < kTensors; ++tensor) {
+    std::vector<std::int64_t> given(kRanks);
+    for (std::size_t rank = 0; rank < kRanks; ++rank) {
+      std::size_t first = 0;
+      while (all[first * kTensors + tensor] != all[rank * kTensors + tensor]) ++first;
+      CHECK(pieces.first_holder(rank, tensor) == first);
+      if (first == rank) given[rank] = all[rank * kTensors + tensor].size();
+    }
+    CHECK(pieces.givers(tensor) == given);
+  }
 }
 
 // 8,192 ranks as they would stand in a run, tp 4, cp 2 and an optimizer dealt out over 64: where each stands, and the

@@ -8,8 +8,10 @@
 #include <functional>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "comm/nccl/api.h"
 #include "engine/stream.h"
@@ -236,6 +238,80 @@ TEST_CASE("nccl: a group is aborted while another one waits for ever") {
     CHECK_THAT(error, ContainsSubstring("rank 0: all_reduce of 4 fp32, call 1 of group both has not ended within 1 s"));
     CHECK(seconds_since(begin) < 10);
   }
+}
+
+// What is kept of a call for the next one must not count as the next one's.
+TEST_CASE("nccl: a run may last longer than one of its calls may") {
+  constexpr double kTimeout = 1.5;
+  const auto begin = Clock::now();
+  CHECK(error_of({.ranks = 2, .timeout_seconds = kTimeout}, [&](const Communicator& world) {
+          const Tensor x = zeros_on(world, 4);
+          const Tensor is_over = Tensor::zeros({1}, DType::fp64, Device{});
+          while (is_over.item() == 0) {
+            world.all_reduce(x);
+            sleep_for(0.05);  // the session's threads look at it, in its stream and when it has ended
+            (void)x.to_vector();
+            sleep_for(0.05);
+            is_over.data_as<double>()[0] = seconds_since(begin) > 1.3 * kTimeout ? 1 : 0;
+            world.all_reduce(is_over, Reduce::max);
+          }
+        }) == "no error");
+}
+
+TEST_CASE("nccl: a rank that works alone is waited for, and asked for once in the time of a call") {
+  constexpr double kTimeout = 0.4;
+  std::mutex mutex;
+  std::vector<std::string> calls;  // that rank 0 has asked about
+  std::vector<std::vector<int>> waiting;
+  double waited = 0;
+  const auto on_late = [&](int rank, const std::string& call, std::span<const int> members) -> std::string {
+    const std::lock_guard lock(mutex);
+    if (rank == 0) calls.push_back(call), waiting.emplace_back(members.begin(), members.end());
+    return "";
+  };
+  CHECK(error_of({.ranks = 3, .timeout_seconds = kTimeout, .on_late = on_late}, [&](const Communicator& world) {
+          const Communicator pair = world.split(world.rank() == 1 ? 1 : 0, world.rank(), "pair");
+          const Tensor x = zeros_on(world, 4);
+          if (world.rank() == 2) sleep_for(1.2);
+          const auto begin = Clock::now();
+          if (world.rank() != 1) pair.all_reduce(x);
+          (void)x.to_vector();
+          if (world.rank() == 0) waited = seconds_since(begin);
+          world.barrier();
+        }) == "no error");
+  const std::lock_guard lock(mutex);
+  REQUIRE(!calls.empty());
+  CHECK(static_cast<double>(calls.size()) <= waited / kTimeout);
+  for (const std::string& call : calls) CHECK(call == "all_reduce of 4 fp32, call 1 of group pair");
+  for (const std::vector<int>& members : waiting) CHECK(members == std::vector<int>{0, 2});
+}
+
+TEST_CASE("nccl: what the others say of a call that is late, or of the run, ends it") {
+  const std::string call = "all_reduce of 4 fp32, call 1 of group world";
+  testing::NcclThreads options{.ranks = 2, .timeout_seconds = 60};
+  SECTION("when its time is over") {
+    options.timeout_seconds = 0.3;
+    options.on_late = [&](int, const std::string& late, std::span<const int>) { return "nobody comes to " + late; };
+  }
+  SECTION("at any time, with the call that the rank is in") {
+    options.watch = [&](int, const std::string& current) { return current == call ? "nobody comes to " + call : ""; };
+  }
+  Alone alone;
+  std::string sentence;  // of rank 0; the other one may see no more than that it is gone
+  (void)error_of(options, [&](const Communicator& world) {
+    alone.call(world, [&] {
+      try {
+        const Tensor x = zeros_on(world, 4);
+        world.all_reduce(x);
+        (void)x.to_vector();
+        world.barrier();
+      } catch (const Error& error) {
+        sentence = error.what();
+        throw;
+      }
+    });
+  });
+  CHECK(sentence == "nobody comes to " + call);
 }
 
 TEST_CASE("nccl: a call that waits for another rank ends when the run fails") {

@@ -1,20 +1,30 @@
 // NCCL's backend on the library that stands in for NCCL: the verbs of all backends, and what is this backend's own.
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "comm/nccl/api.h"
 #include "engine/stream.h"
+#include "kernels/common/host_name.h"
 #include "tests/comm/verb_cases.h"
+#include "tests/harness/environment_variable.h"
 #include "tests/harness/nccl_world.h"
+#include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
 namespace isobar {
 namespace {
 
 using testing::ContainsSubstring;
+using testing::EnvironmentVariable;
 using testing::Findings;
 using testing::run_nccl;
 
@@ -151,6 +161,19 @@ TEST_CASE("nccl: calls that do not fit together are an error that names both ran
              ContainsSubstring("broadcast of 8 int8 with root 1"));
 }
 
+TEST_CASE("nccl: a tensor on another device than the rank's, and a color below 0, are refused") {
+  CHECK_THROWS_WITH(with_streams(false)(2,
+                                        [](const Communicator& w) {
+                                          const Device device = testing::emulator_of(w.rank() == 0 ? 0 : 2);
+                                          w.all_reduce(Tensor::zeros({4}, DType::fp32, device));
+                                          w.barrier();
+                                        }),
+                    ContainsSubstring("rank 1: all_reduce of 4 fp32, call 1 of group world: its buffers lie on "
+                                      "emulator 2, and this rank's device is emulator 1"));
+  CHECK_THAT(error_of(2, [](const Communicator& w) { w.split(w.rank() - 1, 0, "part"); }),
+             ContainsSubstring("rank 0: a group is split by colors from 0 on, not -1"));
+}
+
 TEST_CASE("nccl: an error of one rank wakes all and is told once, with its rank") {
   std::atomic<int> woken = 0;
   const std::string error = error_of(4, [&](const Communicator& world) {
@@ -234,6 +257,51 @@ TEST_CASE("nccl: an id that is not as long as NCCL's is refused") {
   for (const std::string& other : {std::string(), id.substr(1), id + "x"})
     CHECK_THROWS_WITH(start_nccl({.device = testing::emulator_of(0), .id = other}),
                       ContainsSubstring(concat("an id of NCCL has 128 bytes, and this one ", other.size())));
+}
+
+TEST_CASE("nccl: its versions are written as NVIDIA writes them") {
+  CHECK(nccl::name_of_version(21805) == "2.18.5");
+  CHECK(nccl::name_of_version(22812) == "2.28.12");
+  CHECK(nccl::name_of_version(30000) == "3.0.0");
+}
+
+TEST_CASE("nccl: a line tells its version, its file, and the network by its own log or by NCCL_NET") {
+  testing::use_stand_in();
+  const EnvironmentVariable level("NCCL_DEBUG", nullptr), pattern("NCCL_DEBUG_FILE", nullptr);
+  const EnvironmentVariable no_network("NCCL_NET", nullptr);
+  const testing::TemporaryFolder folder;
+  CHECK_THAT(nccl::api().file, ContainsSubstring("/libnccl.so.2"));
+  const std::string begin = concat("NCCL 2.28.9 from ", nccl::api().file, ", network ");
+  CHECK(describe_nccl() == begin + "not known here: NCCL_DEBUG=INFO lets NCCL write it into the run folder");
+  const EnvironmentVariable network("NCCL_NET", "IB");
+  CHECK(describe_nccl() == begin + "IB (NCCL_NET)");
+
+  keep_nccl_log(folder / "run");  // there is no log
+  CHECK(std::getenv("NCCL_DEBUG_FILE") == nullptr);
+  CHECK(!std::filesystem::exists(folder / "run"));
+  const EnvironmentVariable verbose("NCCL_DEBUG", "INFO");
+  keep_nccl_log(folder / "run");
+  CHECK(std::getenv("NCCL_DEBUG_FILE") == (folder / "run").string() + "/nccl.%h.%p");
+  keep_nccl_log(folder / "other");  // where it goes already is the user's choice
+  CHECK(std::getenv("NCCL_DEBUG_FILE") == (folder / "run").string() + "/nccl.%h.%p");
+  CHECK(!std::filesystem::exists(folder / "other"));
+  CHECK(describe_nccl() == begin + "IB (NCCL_NET)");
+  std::ofstream(folder / "run" / concat("nccl.", host_name(), '.', ::getpid()))
+      << "node1:7:7 [0] NCCL INFO Bootstrap: Using eth0\nnode1:7:7 [0] NCCL INFO Using network Socket\n";
+  CHECK(describe_nccl() == begin + "Socket");
+}
+
+// For a library of another version: tests/CMakeLists.txt runs these with it.
+TEST_CASE("nccl: a library that is too old is refused", "[.]") {
+  testing::use_stand_in();
+  CHECK_THROWS_WITH(nccl::api(), "NCCL 2.18 or later is needed, and libnccl.so.2 says that it is version 21799");
+}
+TEST_CASE("nccl: a library without an order of launches lets no groups overlap", "[.]") {
+  testing::use_stand_in();
+  CHECK(!nccl::api().orders_launches);
+  CHECK_THAT(describe_nccl(),
+             ContainsSubstring("NCCL 2.25.99 from ") &&
+                 ContainsSubstring("; without an order of launches: groups on one GPU do not overlap"));
 }
 
 // For a library without the stand-in's hook, as NVIDIA's: tests/CMakeLists.txt makes one and runs this case with it.

@@ -170,8 +170,9 @@ TEST_CASE("pipeline: uneven pieces wait for the slowest, counted by hand") {
   CHECK(timeline.busy(0) == 6);
   CHECK(timeline.busy(1) == 18);
   CHECK(timeline.idle(1) == 1 - 18.0 / 21);
-  CHECK_THROWS_WITH(run_through(moves_of_all_ranks({2, 2, 1}), {1}), ContainsSubstring("the work of 1 pieces"));
-  CHECK_THROWS_WITH(run_through({moves_of("F0 B0"), moves_of("B0 F0")}), ContainsSubstring("waits for ever"));
+  CHECK_THROWS_WITH(run_through(moves_of_all_ranks({2, 2, 1}), {1}), "pipeline: the work of 1 pieces is given, of 2");
+  CHECK_THROWS_WITH(run_through({moves_of("F0 B0"), moves_of("B0 F0")}),
+                    "pipeline: rank 0 waits for ever before move 1");
 }
 
 TEST_CASE("pipeline: ranks that wait in every exchange do not wait for ever, and each message goes over once") {
@@ -204,6 +205,9 @@ TEST_CASE("pipeline: the drawing") {
         "rank 0   F0 F1       B0    F2 B1       B2\n"
         "rank 1      F0 B0    F1 B1    F2 B2\n");
   CHECK_THAT(draw(run_through(moves_of_all_ranks({2, 2, 2}))), ContainsSubstring("rank 0   F0a F1a F0b F1b"));
+  // Moves stand where they begin, in columns as wide as the longest name.
+  CHECK_THAT(draw(run_through(moves_of_all_ranks({2, 11, 1}))),
+             ContainsSubstring("rank 0   F0  F1          B0      F2  B1 "));
 }
 
 TEST_CASE("pipeline: balanced pieces are the best of all cuts") {
@@ -255,14 +259,26 @@ TEST_CASE("pipeline: balanced pieces are the best of all cuts") {
   }
 }
 
+TEST_CASE("pipeline: what cannot be cut is told with its numbers") {
+  const std::vector<double> work{1, 2, 3};
+  const std::vector<bool> anywhere(3, true);
+  CHECK_THROWS_WITH(balanced_pieces(work, anywhere, 4), "pipeline: 3 stages cannot be cut into 4 pieces");
+  CHECK_THROWS_WITH(balanced_pieces(work, anywhere, 0), "pipeline: 0 pieces of 3 stages");
+  CHECK_THROWS_WITH(balanced_pieces(work, std::vector<bool>(2, true), 1), "pipeline: 1 pieces of 3 stages");
+}
+
 TEST_CASE("pipeline: options, and what is none") {
   CHECK(pipeline_options(2, "balanced").split == PipelineSplit::balanced);
   CHECK(pipeline_options(2, "even").split == PipelineSplit::even);
   CHECK(pipeline_options(1, "4,4,3").blocks == std::vector<std::int64_t>{4, 4, 3});
   CHECK(to_text(pipeline_options(2, "4,4,3,1")) == "2 chunks, split 4,4,3,1");
   CHECK(to_text(PipelineOptions{}) == "1 chunk, split balanced");
-  for (const char* split : {"", "odd", "4,", "4,,3", "4,-1", "4.5,3", "4,3x", " ", "99999999999999999999"})
-    CHECK_THROWS_WITH(pipeline_options(1, split), ContainsSubstring("balanced, even, or the number of blocks"));
+  CHECK(to_text(pipeline_options(3, "even")) == "3 chunks, split even");
+  CHECK(pipeline_options(1, "1048576,0").blocks == std::vector<std::int64_t>{1048576, 0});
+  for (const char* split : {"", "odd", "4,", "4,,3", "4,-1", "4.5,3", "4,3x", " ", "1048577", "99999999999999999999"})
+    CHECK_THROWS_WITH(
+        pipeline_options(1, split),
+        concat("--pipeline-split ", split, ": balanced, even, or the number of blocks of each piece, \"4,4,3\""));
   for (const auto& moves : {pipeline_moves, forward_moves}) {
     CHECK_THROWS_WITH(moves(4, 4, 8, 1), "pipeline: place 4 of 4, 8 parts, 1 chunks");
     CHECK_THROWS_WITH(moves(-1, 4, 8, 1), "pipeline: place -1 of 4, 8 parts, 1 chunks");

@@ -30,6 +30,9 @@ TEST_CASE("rank list: ranges as people say them") {
   CHECK(ranks_text(Ranks{3}) == "rank 3");
   CHECK(ranks_text(Ranks{1, 2}) == "ranks 1, 2");
   CHECK(ranks_text(Ranks{1, 2, 5}) == "ranks 1, 2, 5");
+  CHECK(ranks_text(Ranks{1, 2, 3}) == "ranks 1, 2, 3");
+  CHECK(ranks_text(Ranks{1, 2, 3, 4}) == "ranks 1 to 4");
+  CHECK(ranks_text(Ranks{9, 7, 5, 3}) == "ranks 9, 7, 5, 3");
   CHECK(ranks_text(Ranks{1, 2, 3, 4, 9}) == "ranks 1 to 4, 9");
   CHECK(ranks_text(every(0, 1024, 4)) == "ranks 0, 4, ... 4092");
   Ranks random(40);

@@ -168,11 +168,16 @@ void check_rounding(const Communicator& world, Device device, Findings& findings
   const Tensor x = tensor_of({world.rank() == 0 ? 256.0 : 1.0}, DType::bf16, device);
   world.all_reduce(x);
   findings.expect_values(x, {260}, "bf16");
-  for (int r = 0; r < world.size(); ++r) {
-    const Tensor largest = tensor_of({world.rank() == r ? std::nan("") : 1.0}, DType::fp32, device);
-    world.all_reduce(largest, Reduce::max);
-    findings.expect(std::isnan(largest.item()), concat("the largest of a NaN of rank ", r));
-  }
+  const Tensor all = tensor_of(std::vector<double>(4, world.rank() == 0 ? 256.0 : 1.0), DType::bf16, device);
+  const Tensor mine = unwritten(1, DType::bf16, device);
+  world.reduce_scatter(all, mine);
+  findings.expect_values(mine, {260}, "bf16, scattered");
+  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16})
+    for (int r = 0; r < world.size(); ++r) {
+      const Tensor largest = tensor_of({world.rank() == r ? std::nan("") : 1.0}, dtype, device);
+      world.all_reduce(largest, Reduce::max);
+      findings.expect(std::isnan(largest.item()), concat("the largest of a NaN of rank ", r, " in ", name_of(dtype)));
+    }
 }
 
 std::string wrong_verbs(const RunWorld& run, const DeviceOf& device_of) {

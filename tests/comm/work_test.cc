@@ -49,6 +49,51 @@ TEST_CASE("work: the account knows what is done now, since when, and when it was
   CHECK(text_of_work(3, late) == "; rank 3 is writing since 0 s");
 }
 
+TEST_CASE("work: when it is over the others may take their time again, as behind a long checkpoint") {
+  WorkAccount account;
+  account.begin("writing a checkpoint", 3);
+  pause(0.02);
+  account.end();
+  const Work after = account.now();
+  CHECK(after.what.empty());
+  CHECK(after.excuses(60));
+  CHECK(after.seconds_since_last < 60);
+  pause(0.02);
+  CHECK(!account.now().excuses(0.01));
+  account.note_call(true);  // from one call to the next there is no work, and nothing is excused anew
+  account.note_call(false);
+  CHECK(!account.now().excuses(0.01));
+  // Of work that ends while the rank waits itself, the time before that call counts.
+  account.begin("reading", 3);
+  account.note_call(true);
+  pause(0.02);
+  account.end();
+  CHECK(!account.now().excuses(0.01));
+  CHECK(account.now().excuses(60));
+}
+
+TEST_CASE("work: each has a number of its own, and of nested ones the innermost is told") {
+  WorkAccount account;
+  account.begin("writing", 3);
+  const Work outer = account.now();
+  CHECK(outer.max_timeouts == 3);
+  account.begin("writing a part", 5);
+  const Work inner = account.now();
+  CHECK(inner.max_timeouts == 5);
+  CHECK(inner.number != outer.number);
+  account.end();
+  CHECK(account.now().number == outer.number);
+  account.end();
+  account.begin("writing", 3);
+  CHECK(account.now().number != outer.number);
+  CHECK(account.now().number != inner.number);
+  // The limit is that many times: at it, and not behind it.
+  CHECK(Work{.what = "writing", .seconds = 2.9, .max_timeouts = 3}.excuses(1));
+  CHECK(!Work{.what = "writing", .seconds = 3, .max_timeouts = 3}.excuses(1));
+  CHECK(Work{.what = "writing", .seconds = 1e9}.excuses(1));
+  CHECK(text_of_work(4, {.what = "reading", .seconds = 60.6}) == "; rank 4 is reading since 61 s");
+}
+
 TEST_CASE("work: ranks wait longer than their time for one that works alone") {
   run_ranks({.ranks = 3, .timeout_seconds = 0.2}, [](const Communicator& world) {
     if (world.rank() == 1) {

@@ -4,7 +4,10 @@
 #include <vector>
 
 #include "engine/parameters.h"
+#include "engine/storage.h"
 #include "engine/tensor.h"
+#include "kernels/common/check.h"
+#include "tests/harness/error_of.h"
 #include "tests/harness/testing.h"
 
 namespace isobar {
@@ -63,6 +66,28 @@ TEST_CASE("a model that no machine holds is refused before it is made") {
   CHECK_THROWS_WITH(allocate({most + 64}, 1), ContainsSubstring("the model is too large"));
   const auto half = static_cast<std::int64_t>(machine_memory_bytes() / 28);  // the second one needs 8 bytes each
   CHECK_THROWS_WITH(allocate({half + 64}, 2), ContainsSubstring("the model is too large"));
+}
+
+TEST_CASE("a model that is too large is told with all the memory that it would need") {
+  static constexpr std::int64_t kMany = std::int64_t{1} << 50;
+  const auto refusal = [](int tensors, DType activation, bool is_frozen = false) {
+    Parameters parameters;
+    for (int i = 0; i < tensors; ++i)
+      parameters.add({.names = {"w" + std::to_string(i)}, .shape = {kMany / tensors}, .init = {}});
+    if (is_frozen) parameters.freeze_all();
+    return testing::error_of([&] { parameters.allocate(activation, Device{}, 0); });
+  };
+  // `bytes` of each parameter, of 2^20 GiB.
+  const auto sentence = [](std::int64_t bytes) {
+    return concat("the model is too large: its ", kMany, " parameters need ", bytes << 20,
+                  ".0 GiB of memory, and this machine has ", text_of_bytes(machine_memory_bytes()));
+  };
+  // Weights, their gradients, and while they are filled the values of the largest tensor in fp64 and in their dtype.
+  CHECK(refusal(1, DType::fp32) == sentence(4 + 4 + 8 + 4));
+  CHECK(refusal(2, DType::fp32) == sentence(4 + 4 + (8 + 4) / 2));
+  CHECK(refusal(1, DType::fp64) == sentence(8 + 8 + 8 + 8));
+  CHECK(refusal(1, DType::bf16) == sentence(4 + 2 + 4 + 8 + 4));  // and copies in 16 bits
+  CHECK(refusal(1, DType::fp32, true) == sentence(4 + 8 + 4));
 }
 
 }  // namespace

@@ -51,6 +51,17 @@ TEST_CASE("class_predictions: rows without a prediction") {
   CHECK(std::isnan(losses[2]));  // the label is no class
 }
 
+TEST_CASE("class_predictions: columns that are padding are no classes") {
+  const Tensor logits = matrix(2, DType::fp64, {0, std::log(3), 99, 99, 1, 1, 99, 99});
+  const ClassPredictions got = class_predictions(logits, labels_of({0, 2}), 2);
+  CHECK(got.prediction.to_vector() == std::vector<double>{1, 0});
+  CHECK(std::abs(got.row_loss.to_vector()[0] - std::log(4)) <= 1e-15);
+  CHECK(std::isnan(got.row_loss.to_vector()[1]));  // the label is none
+  for (const std::int64_t padding : {4, -1})
+    CHECK_THROWS_WITH(class_predictions(logits, labels_of({0, 0}), padding),
+                      concat("class_predictions: ", padding, " of 4 columns cannot be padding"));
+}
+
 TEST_CASE("class_predictions: nothing is recorded") {
   const Tensor values = matrix(1, DType::fp64, {1, 2}), gradient = Tensor::zeros({1, 2}, DType::fp64, Device{});
   const Tensor leaf = make_leaf(values, gradient);

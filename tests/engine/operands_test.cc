@@ -263,6 +263,68 @@ TEST_CASE("operands: a convolution names both shapes, and what does not fit") {
         }) == "to_channels_last: the input [5, 3] has 2 dimensions, not 3 to 5");
 }
 
+TEST_CASE("operands: limits of attention are whole numbers, one a query, that do not decrease within a sample") {
+  const Tensor qkv = zeros({6, 24});
+  const auto of = [&](const KeyIntervals& keys) {
+    return refusal([&] { attention(qkv, {.batch = 2, .heads = 1, .keys = keys}); });
+  };
+  const auto limits = [](const std::vector<double>& values) {
+    Tensor x = Tensor::empty({2, static_cast<std::int64_t>(values.size()) / 2}, DType::i32, kHost);
+    x.set_values(values);
+    return x;
+  };
+  const Tensor begins = limits({0, 0, 2, 0, 1, 1}), ends = limits({3, 3, 3, 1, 2, 3});  // a new sample begins anew
+  CHECK(of({.begin = begins, .end = ends}) == "accepted");
+  CHECK(of({.begin = limits({0, 0, 2, 0, 1, 0})}) ==
+        "attention: the begin of the keys decreases from 1 to 0 at query 1 of sample 1");
+  CHECK(of({.end = limits({3, 2, 3, 1, 2, 3})}) ==
+        "attention: the end of the keys decreases from 3 to 2 at query 0 of sample 0");
+  CHECK(of({.begin = limits({0, 0, 0, 0})}) ==
+        "attention: the begin of the keys [2, 2] in i32 is no i32 for each of 6 queries");
+  CHECK(of({.end = zeros({2, 3})}) == "attention: the end of the keys [2, 3] in fp32 is no i32 for each of 6 queries");
+}
+
+TEST_CASE("operands: what a cache, a table and a norm cannot take is named") {
+  const Tensor qkv = zeros({2, 24}), cache = zeros({2, 5, 8});
+  const auto positions = [](std::int64_t count) {
+    Tensor x = Tensor::empty({count}, DType::i32, kHost);
+    x.set_values(std::vector<double>(static_cast<std::size_t>(count)));
+    return x;
+  };
+  const auto cached = [&](const Tensor& kept, const Tensor& values, const Tensor& at, std::int64_t heads) {
+    return refusal([&] { attention_cached(qkv, kept, values, at, {.heads = heads}); });
+  };
+  CHECK(cached(cache, cache, positions(2), 1) == "accepted");
+  const std::string misfit = "attention_cached: [2, 24] of 1 heads do not fit a cache ";
+  CHECK(cached(zeros({2, 5, 16}), zeros({2, 5, 16}), positions(2), 1) == misfit + "[2, 5, 16]");
+  CHECK(cached(zeros({3, 5, 8}), zeros({3, 5, 8}), positions(2), 1) == misfit + "[3, 5, 8]");
+  CHECK(cached(cache, zeros({2, 4, 8}), positions(2), 1) == misfit + "[2, 5, 8]");
+  CHECK(cached(cache, cache, positions(3), 1) == misfit + "[2, 5, 8]");
+  CHECK(cached(cache, cache, zeros({2}), 1) == misfit + "[2, 5, 8]");
+  CHECK(cached(cache, zeros({2, 5, 8}, kHost, DType::bf16), positions(2), 1) == misfit + "[2, 5, 8]");
+  CHECK(cached(cache, cache, positions(2), 3) == "attention_cached: [2, 24] of 3 heads do not fit a cache [2, 5, 8]");
+
+  // A table whose gradient is kept in other numbers than those that add it up.
+  const Tensor table = make_leaf(zeros({3, 2}), zeros({3, 2}, kHost, DType::fp64));
+  Tape tape;
+  Tensor y;
+  {
+    const TapeScope recording(tape);
+    y = embedding(labels(kHost), table, DType::fp32);
+  }
+  CHECK(refusal([&] { tape.backward(y); }) == "embedding: the gradient of fp32 cannot be added up in a table of fp64");
+
+  // One of a norm's two parameters has a gradient already.
+  const Tensor x = make_leaf(zeros({4, 8}), zeros({4, 8}));
+  const Tensor weight = make_leaf(zeros({8}), zeros({8})), bias = make_leaf(zeros({8}), zeros({8}));
+  weight.leaf()->touched = true;
+  {
+    const TapeScope recording(tape);
+    y = layernorm(x, weight, bias, 1e-5, DType::fp32);
+  }
+  CHECK(refusal([&] { tape.backward(y); }) == "layernorm: weight and bias must be parameters together");
+}
+
 TEST_CASE("tensor: a dimension that it does not have is an error, and so is what is not there") {
   const Tensor matrix = zeros({6, 24}), scalar = zeros({});
   CHECK(matrix.size(0) == 6);

@@ -95,6 +95,17 @@ TEST_CASE("the loss scale's window, factors and hysteresis are those of its keys
   CHECK_FALSE(LossScale::for_dtype(DType::bf16, {.min_loss_scale = 2}).is_too_small());
 }
 
+TEST_CASE("a loss scale that begins below its minimum, or that an overflow does not lower, is refused") {
+  LossScaleOptions options{.initial_loss_scale = 8, .min_loss_scale = 8, .loss_scale_backoff = 0.99};
+  CHECK_NOTHROW(options.keys().check({}));
+  options.min_loss_scale = 9;
+  CHECK_THROWS_WITH(options.keys().check({}),
+                    "config key min_loss_scale must be at most initial_loss_scale (8), not 9");
+  options.min_loss_scale = 1;
+  options.loss_scale_backoff = 1;
+  CHECK_THROWS_WITH(options.keys().check({}), "config key loss_scale_backoff must be below 1, not 1");
+}
+
 TEST_CASE("parameters lie flat, matrices first, each under its name") {
   const Parameters parameters = small_parameters();
   REQUIRE(parameters.named().size() == 4);
@@ -355,6 +366,31 @@ TEST_CASE("optimizers that own ranges of the parameters make the update of one t
     CHECK(largest_difference(serial.v().slice(2000, {150}), optimizers[0]->v().slice(7, {150})) <= epsilon);
     CHECK(largest_difference(serial.m().slice(2150, {26}), optimizers[1]->m().slice(1993, {26})) <= epsilon);
   }
+}
+
+TEST_CASE("the average of many weights is swapped whole, and back") {
+  constexpr std::int64_t kWeights = (std::int64_t{1} << 20) + 70;  // more than are swapped at once
+  Parameters parameters;
+  parameters.add({.names = {"w"}, .shape = {kWeights}, .init = {.value = 1}, .decay = true});
+  parameters.allocate(DType::fp32, Device{}, 0);
+  const Optimizer optimizer(parameters, {.ema = 0.5}, {{{0, 5}}, {{5, 5}}, {{7, parameters.grads().numel()}}});
+  const std::vector<double> before = parameters.weights().to_vector();
+  Tensor average = optimizer.average().slice(0, optimizer.average().shape());
+  std::vector<double> numbers(static_cast<std::size_t>(average.numel()));
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<double>(i % 1000);
+  average.set_values(numbers);
+  optimizer.swap_average();
+  const std::vector<double> swapped = parameters.weights().to_vector();
+  std::vector<double> expected = numbers;
+  expected.insert(expected.begin() + 5, before.begin() + 5, before.begin() + 7);  // that it does not own
+  CHECK((swapped == expected));
+  optimizer.swap_average();
+  CHECK((parameters.weights().to_vector() == before));
+  CHECK((average.to_vector() == numbers));
+  optimizer.begin_average();
+  std::vector<double> owned = before;
+  owned.erase(owned.begin() + 5, owned.begin() + 7);
+  CHECK((average.to_vector() == owned));
 }
 
 TEST_CASE("an overflow in a range that another process owns skips the update too") {

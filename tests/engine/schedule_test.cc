@@ -55,6 +55,28 @@ TEST_CASE("schedule: PyTorch's CosineAnnealingLR, LinearLR, ExponentialLR and La
               {{0, 0.06}, {1, 0.12}, {4, 0.3}, {5, 0.2994672577328444}, {20, 0.1843107448733703}, {40, 0.02}});
 }
 
+TEST_CASE("schedule: no decay falls below its end, and without a warmup it begins at once") {
+  check_rates({.kind = ScheduleKind::step, .base = 0.4, .end = 0.15, .gamma = 0.5},
+              {{0, 0.4}, {1, 0.2}, {2, 0.15}, {90, 0.15}});
+  check_rates({.kind = ScheduleKind::inverse_square_root, .base = 0.4, .end = 0.15, .steps = 9},
+              {{0, 0.4}, {1, 0.4}, {4, 0.2}, {8, 0.15}, {9, 0.15}, {10, 0.15}});
+  check_rates({.kind = ScheduleKind::inverse_square_root, .base = 0.4, .steps = 9},
+              {{4, 0.2}, {9, 0.4 / 3}, {10, 0}});  // its length over, it is at its end
+  check_rates({.kind = ScheduleKind::constant, .base = 0.4, .end = 0.15, .steps = 9}, {{0, 0.4}, {90, 0.4}});
+  // The last iterations of wsd are those before T with the rules that do not shorten the decay.
+  check_rates(
+      {.kind = ScheduleKind::wsd, .base = 0.4, .warmup = 5, .steps = 20, .wsd = WsdDecay::linear, .wsd_iters = 10},
+      {{9, 0.4}, {10, 0.4}, {15, 0.2}, {20, 0}});
+  check_rates({.kind = ScheduleKind::wsd,
+               .base = 0.4,
+               .rule = WarmupRule::unet,
+               .warmup = 5,
+               .steps = 20,
+               .wsd = WsdDecay::linear,
+               .wsd_iters = 10},
+              {{13, 0.4}, {14, 0.4}, {19, 0.2}, {24, 0}});
+}
+
 TEST_CASE("schedule: a run of epochs is one of their iterations") {
   ScheduleOptions options{.num_iters = 5, .num_epochs = 3, .lr = 0.3};
   const ScheduleOptions schedule = options.of_run(40);
@@ -157,7 +179,9 @@ TEST_CASE("schedule: Megatron-LM's by samples, whose warmup may be a fraction of
 
   const auto refusal = [&] { return options.keys().check({}); };
   options.wsd_samples = 900;
-  CHECK_THROWS_WITH(refusal(), ContainsSubstring("config key wsd_samples must be at most the samples between"));
+  CHECK_THROWS_WITH(
+      refusal(),
+      "config key wsd_samples must be at most the samples between warmup_samples and decay_samples, not 900");
   options.wsd_samples = 1;
   options.warmup_samples = 1000;
   CHECK_THROWS_WITH(refusal(), "config key warmup_samples must be below decay_samples (1000), not 1000");

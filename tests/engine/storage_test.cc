@@ -144,6 +144,22 @@ TEST_CASE("free memory is what a limit of this process leaves beside what is hel
   CHECK(free_memory_bytes() == kRoom);
 }
 
+TEST_CASE("a process may have what the lesser of its two limits leaves it", "[storage]") {
+  constexpr std::size_t kNone = SIZE_MAX, kMuch = std::size_t{1} << 45;  // more than anything here needs
+  const testing::ResourceLimit all(RLIMIT_AS, RLIM_INFINITY), data(RLIMIT_DATA, RLIM_INFINITY);
+  if (process_memory_bytes() != kNone) ISOBAR_SKIP("a hard limit of memory cannot be lifted");
+  {
+    const testing::ResourceLimit limit(RLIMIT_AS, kMuch);
+    CHECK(process_memory_bytes() == kMuch);
+    const testing::ResourceLimit lesser(RLIMIT_DATA, kMuch / 2);
+    CHECK(process_memory_bytes() == kMuch / 2);
+    const testing::ResourceLimit greater(RLIMIT_DATA, 2 * kMuch);
+    CHECK(process_memory_bytes() == kMuch);
+  }
+  CHECK(process_memory_bytes() == kNone);
+  CHECK(shared_memory_bytes() <= machine_memory_bytes());
+}
+
 TEST_CASE("memory of another owner is not counted, and lives as long as a block refers to it", "[storage]") {
   const std::size_t before = memory_bytes(), pooled = pooled_memory_bytes();
   bool freed = false;

@@ -225,6 +225,21 @@ TEST_CASE("gradients of every op equal finite differences") {
         },
         {random_tensor({4, 6}, 1), random_tensor({4, 6}, 2), random_tensor({6}, 3)});
   }
+  SECTION("layernorm_stream, both outputs used, only the norm and only the stream") {
+    const std::vector<Tensor> inputs{random_tensor({3, 5}, 1), random_tensor({5}, 2), random_tensor({5}, 3)};
+    const auto normed = [](const auto& in) { return layernorm_stream(in[0], in[1], in[2], 1e-6, DType::fp64); };
+    check_gradients(
+        [&](const auto& in) {
+          const LayernormResult r = normed(in);
+          return std::vector{r.sum, r.y};
+        },
+        inputs);
+    check_gradients([&](const auto& in) { return std::vector{normed(in).y}; }, inputs);
+    const Tensor weight = random_tensor({5}, 2), bias = random_tensor({5}, 3);
+    check_gradients(
+        [&](const auto& in) { return std::vector{layernorm_stream(in[0], weight, bias, 1e-6, DType::fp64).sum}; },
+        {random_tensor({3, 5}, 1)});
+  }
   SECTION("layernorm_residual, both outputs used") {
     check_gradients(
         [](const auto& in) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,6 +26,9 @@ struct NcclThreads {
   DeviceKind kind = DeviceKind::emulator;
   bool own_streams = true;  // each rank works on its own stream; false: on the null stream
   std::function<void(const std::string& why)> on_failure{};
+  // As NcclRanks' watch and on_late, of a rank.
+  std::function<std::string(int rank, const std::string& call)> watch{};
+  std::function<std::string(int rank, const std::string& call, std::span<const int> members)> on_late{};
 };
 
 inline void use_stand_in() {
@@ -62,6 +66,13 @@ class NcclThreadWorld {
   Device device_of(int rank) const { return {options_.kind, rank}; }
 
   void run_rank(int rank, const std::function<void(const Communicator& world)>& body) {
+    std::function<std::string(const std::string&)> watch;
+    if (options_.watch) watch = [this, rank](const std::string& call) { return options_.watch(rank, call); };
+    std::function<std::string(const std::string&, std::span<const int>)> on_late;
+    if (options_.on_late)
+      on_late = [this, rank](const std::string& call, std::span<const int> members) {
+        return options_.on_late(rank, call, members);
+      };
     try {
       NcclWorld nccl = start_nccl({.rank = rank,
                                    .ranks = options_.ranks,
@@ -70,6 +81,8 @@ class NcclThreadWorld {
                                    .timeout_seconds = options_.timeout_seconds,
                                    .id = id_,
                                    .max_grouped = options_.max_grouped,
+                                   .watch = watch,
+                                   .on_late = on_late,
                                    .on_failure = [&, rank](const std::string& why) { note_failure(rank, why); }});
       {
         const std::lock_guard lock(mutex_);

@@ -149,6 +149,16 @@ TEST_CASE("a link in the place of a temporary file is never written through", "[
   CHECK_FALSE(std::filesystem::is_symlink(folder / "result"));
 }
 
+TEST_CASE("what bears the name of a temporary file and is no file stays", "[atomic_file]") {
+  const TemporaryFolder folder;
+  REQUIRE(::mkfifo((folder / ".result.writing").c_str(), 0600) == 0);
+  std::filesystem::create_directory(folder / ".result.writing.1");
+  write_file_atomically(folder / "result", "new");
+  CHECK(read_file(folder / "result") == "new");
+  CHECK(std::filesystem::is_fifo(folder / ".result.writing"));
+  CHECK(std::filesystem::is_directory(folder / ".result.writing.1"));
+}
+
 TEST_CASE("names as long as the system takes are written, and through links", "[atomic_file]") {
   const TemporaryFolder folder;
   const std::string longest(255, 'n');

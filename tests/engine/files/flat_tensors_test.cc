@@ -1,7 +1,10 @@
 // Where a tensor lies in a buffer that holds ranges of the parameters' layout.
 #include "engine/files/flat_tensors.h"
 
+#include <cmath>
+#include <limits>
 #include <string>
+#include <vector>
 
 #include "tests/harness/error_of.h"
 #include "tests/harness/temporary_folder.h"
@@ -50,5 +53,124 @@ TEST_CASE("flat tensors: a file's tensor of another shape is refused, though it 
       CHECK(testing::error_of([&] { read_flat(folder / "file", read, buffers(read)); }) ==
             (shape == kShape ? "" : refusal));
     }
+  }
+}
+
+namespace {
+
+// Two vectors, each in a section of its own.
+Parameters two_tensors(DType dtype = DType::fp32) {
+  Parameters parameters;
+  parameters.add({.names = {"a"}, .shape = {3}, .init = {.value = 1}, .decay = true});
+  parameters.add({.names = {"b"}, .shape = {2}, .init = {.value = 2}});
+  parameters.allocate(dtype, Device{}, 0);
+  return parameters;
+}
+
+void set_tensor(const Parameters& parameters, std::size_t which, const std::vector<double>& values) {
+  parameters.weight(parameters.named()[which]).set_values(values);
+}
+
+std::vector<double> tensor_of_two(const Parameters& parameters, std::size_t which) {
+  return parameters.weight(parameters.named()[which]).to_vector();
+}
+
+Tensor whole_of(const FlatBuffer& buffer, const NamedParameter& p) {
+  return buffer.values.slice(p.offset, p.full_shape);
+}
+
+FlatBuffers weights_of_two(const Parameters& parameters, const std::string& prefix = "") {
+  return {{prefix, parameters.weights(), {}}};
+}
+
+}  // namespace
+
+TEST_CASE("flat tensors: a file that lacks a tensor, has one more, or holds no number changes nothing") {
+  const testing::TemporaryFolder folder;
+  const std::string file = (folder / "file").string();
+  const Parameters written = two_tensors();
+  const auto refusal = [&](const Parameters& read, const std::string& prefix) {
+    return testing::error_of([&] { read_flat(folder / "file", read, weights_of_two(read, prefix)); });
+  };
+  const auto check_unchanged = [&](const Parameters& read) {
+    CHECK(tensor_of_two(read, 0) == std::vector<double>(3, 1.0));
+    CHECK(tensor_of_two(read, 1) == std::vector<double>(2, 2.0));
+  };
+  set_tensor(written, 0, {7, 8, 9});
+  set_tensor(written, 1, {5, 6});
+  write_flat(folder / "file", written, weights_of_two(written, "m."), {}, whole_of);
+  const Parameters read = two_tensors();
+  CHECK(refusal(read, "") == file + ": tensor a is missing");
+  CHECK(refusal(read, "m.") == "");
+  CHECK(tensor_of_two(read, 0) == std::vector<double>{7, 8, 9});
+  CHECK(tensor_of_two(read, 1) == std::vector<double>{5, 6});
+
+  const Parameters again = two_tensors();
+  for (const double wrong : {std::nan(""), std::numeric_limits<double>::infinity()})
+    for (const std::size_t which : {1, 0}) {  // the last number of the last tensor, then of the first one
+      set_tensor(written, 0, {7, 8, which == 0 ? wrong : 9});
+      set_tensor(written, 1, {5, which == 1 ? wrong : 6});
+      write_flat(folder / "file", written, weights_of_two(written), {}, whole_of);
+      CHECK(refusal(again, "") ==
+            concat(file, ": tensor ", which == 0 ? "a" : "b", " holds numbers that are not finite"));
+      check_unchanged(again);
+    }
+  set_tensor(written, 0, {7, 8, 9});
+  FlatBuffers more = weights_of_two(written);
+  more.push_back({"v.", written.weights(), {}});
+  write_flat(folder / "file", written, more, {}, whole_of);
+  CHECK(refusal(again, "") == file + ": tensor \"v.a\" is unknown to this model");
+  check_unchanged(again);
+}
+
+TEST_CASE("flat tensors: some tensors are read by their names, or none of them") {
+  const testing::TemporaryFolder folder;
+  const Parameters written = two_tensors();
+  set_tensor(written, 0, {7, 8, 9});
+  set_tensor(written, 1, {5, 6});
+  write_flat(folder / "file", written, weights_of_two(written), {}, whole_of);
+  const Parameters one = two_tensors();
+  read_named(folder / "file", one, weights_of_two(one)[0], {"b"});
+  CHECK(tensor_of_two(one, 0) == std::vector<double>(3, 1.0));
+  CHECK(tensor_of_two(one, 1) == std::vector<double>{5, 6});
+  set_tensor(written, 1, {5, std::nan("")});
+  write_flat(folder / "file", written, weights_of_two(written), {}, whole_of);
+  const Parameters none = two_tensors();
+  CHECK(testing::error_of([&] {
+          read_named(folder / "file", none, weights_of_two(none)[0], {"a", "b"});
+        }) == (folder / "file").string() + ": tensor b holds numbers that are not finite");
+  CHECK(tensor_of_two(none, 0) == std::vector<double>(3, 1.0));
+}
+
+TEST_CASE("flat tensors: a whole tensor is set in what is held of it, and NaN leaves an element as it is") {
+  for (const DType dtype : {DType::fp32, DType::fp64}) {
+    const Parameters parameters = two_tensors(dtype);
+    const NamedParameter &a = parameters.named()[0], &b = parameters.named()[1];
+    const FlatBuffer all = weights_of_two(parameters)[0];
+    set_whole(all, a, std::vector<double>{7, std::nan(""), 9});
+    CHECK(tensor_of_two(parameters, 0) == std::vector<double>{7, 1, 9});
+    CHECK(tensor_of_two(parameters, 1) == std::vector<double>(2, 2.0));
+    // A buffer that holds the last element of `a` and the first one of `b`.
+    const Tensor held = Tensor::zeros({2}, dtype, Device{});
+    const FlatBuffer part{"m.", held, {{a.offset + 2, a.offset + 3}, {b.offset, b.offset + 1}}};
+    set_whole(part, a, std::vector<double>{3, 4, 5});
+    set_whole(part, b, std::vector<double>{6, 8});
+    CHECK(held.to_vector() == std::vector<double>{5, 6});
+    CHECK(testing::error_of([&] { set_whole(all, a, std::vector<double>(4)); }) ==
+          "tensor a of shape [3] cannot have 4 elements");
+  }
+}
+
+TEST_CASE("flat tensors: numbers are finite where all of them are, to the last one") {
+  for (const DType dtype : {DType::fp32, DType::fp64}) {
+    Tensor values = Tensor::zeros({5}, dtype, Device{});
+    CHECK(is_finite(values));
+    for (const double wrong : {std::nan(""), -std::numeric_limits<double>::infinity()})
+      for (const std::size_t place : {0, 4}) {
+        std::vector<double> numbers(5, 1e30);
+        numbers[place] = wrong;
+        values.set_values(numbers);
+        CHECK_FALSE(is_finite(values));
+      }
   }
 }

@@ -104,6 +104,35 @@ std::vector<Span> spans_in(const json& trace) {
   return spans;
 }
 
+// Kernels have operands, and a product does the operations that the shapes of its first two and its result say:
+// m·k, n·k and m·n numbers, in any order, whose product is (m·n·k)².
+void check_operands_in(const json& trace) {
+  int products = 0, messages = 0;
+  for (const json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "M" || event.at("cat") == "user_annotation") continue;
+    const json& arguments = event.at("args");
+    const json& shapes = arguments.at("Input Dims");
+    INFO(event.dump());
+    CHECK(!shapes.empty());
+    CHECK(shapes.size() == arguments.at("Input type").size());
+    messages += event.at("name").get<std::string>().find(" over ") != std::string::npos ? 1 : 0;
+    if (event.at("name") != "gemm") continue;
+    ++products;
+    std::vector<double> numbers;
+    for (const json& shape : shapes) {
+      numbers.push_back(1);
+      for (const double size : shape) numbers.back() *= size;
+    }
+    const double mnk = arguments.at("flops").get<double>() / 2;
+    bool fits = false;
+    for (std::size_t i = 2; i < numbers.size(); ++i)
+      fits = fits || numbers[0] * numbers[1] * numbers[i] == Approx(mnk * mnk).epsilon(1e-9);
+    CHECK(fits);
+  }
+  CHECK(products > 20);
+  CHECK(messages > 0);
+}
+
 std::vector<double> losses_in(const std::filesystem::path& run) {
   std::vector<double> losses;
   for (const json& line : metrics_of(run))
@@ -360,6 +389,7 @@ TEST_CASE("pretrain-gpt: the trace of a run is one that viewers open, its events
     around.push_back(span);
   }
   CHECK(steps == 2);
+  check_operands_in(trace);
   CHECK(inner > 100);
   CHECK(messages >= 2);
 }

@@ -29,7 +29,8 @@ class LanguageRecipe : public Recipe {
   // vocab_size where the tokenizer has always as many, and the network's keys that follow from it and seq_length.
   void fill_without_data(KeyOrigins& origins) override;
   std::unique_ptr<OpenedSplit> open_split(DataSplit split, const GivenWeights& weights) const override;
-  // Error if vocab_size is left to the data.
+  // Error if vocab_size is left to the data. With reset_attention_mask token files are read, if they are there: they
+  // tell how much attention has to do.
   std::unique_ptr<TaskSource> on_shapes() const override;
   // The model that given weights are to be read into; no text is opened. Every key has a value.
   std::unique_ptr<LanguageModel> trained_model(const GivenWeights& weights, const ComputeOptions& compute,

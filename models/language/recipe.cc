@@ -152,6 +152,11 @@ void LanguageRecipe::fill_without_data(KeyOrigins& origins) {
   network_->fill(language_ports({.vocabulary = *text.vocab_size, .seq_length = text.seq_length}), filler);
 }
 
+// Of a validation, and of the test.
+std::int64_t LanguageRecipe::judged_samples(std::int64_t global_batch_size) const {
+  return text.eval_iters ? *text.eval_iters * global_batch_size : kAllSamples;
+}
+
 // Of a run on token files: as many training samples as the run takes, unless the config says how many there are.
 std::array<std::int64_t, 3> LanguageRecipe::samples_of_sets(KeyOrigins& origins, const OpenRequest& request) {
   ISOBAR_CHECK(
@@ -163,7 +168,7 @@ std::array<std::int64_t, 3> LanguageRecipe::samples_of_sets(KeyOrigins& origins,
                  *request.iterations, " batches of ", batch, " samples, more than can be put in order");
     KeyFiller(origins).fill("train_samples", text.train_samples, *request.iterations * batch);
   }
-  const std::int64_t judged = text.eval_iters ? *text.eval_iters * batch : kAllSamples;
+  const std::int64_t judged = judged_samples(batch);
   const bool has_test = !text.has_paths_of_sets() || !text.test_token_path.empty();
   return {*text.train_samples, judged, has_test ? judged : 0};
 }
@@ -176,7 +181,8 @@ std::unique_ptr<OpenedRecipe> LanguageRecipe::open(KeyOrigins& origins, const Op
   if (const std::string filled = fill(*tokenizer, origins); !filled.empty())
     sentences.push_back("from the data: " + filled);
   LanguageSets sets = text.reads_documents() ? open_token_files(text, *tokenizer, samples_of_sets(origins, request))
-                                             : open_texts(text, whole, *tokenizer);
+                                             : open_texts(text, whole, *tokenizer,
+                                                          judged_samples(request.global_batch_size));
   if (sets.of(DataSplit::valid) == nullptr)  // eval_iters 0
     sets.sets[1] = std::make_unique<NoSamples>("no validation set", sets.of(DataSplit::train)->layout());
   const TextInfo info = trained_info(*tokenizer, text, sets);
@@ -258,6 +264,9 @@ OpenedLanguageSplit::OpenedLanguageSplit(std::shared_ptr<const NetworkRecipe> ne
     : network_(std::move(network)), info_(trained_text_of(weights)) {
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options, info_);
   info_ = text_info(*tokenizer, info_.vocabulary, options.seq_length);
+  if (options.eval_iters && split != DataSplit::train)
+    note_ = concat("every sample of the ", name_of_set(split), " is judged; the run's eval_iters took ",
+                   *options.eval_iters, *options.eval_iters == 1 ? " batch" : " batches");
   if (!options.reads_documents()) {
     samples_ = open_text(options, split, *tokenizer);
     return;

@@ -38,6 +38,7 @@ class LanguageRecipe : public Recipe {
 
  private:
   std::string fill(const Tokenizer& tokenizer, KeyOrigins& origins);
+  std::int64_t judged_samples(std::int64_t global_batch_size) const;
   std::array<std::int64_t, 3> samples_of_sets(KeyOrigins& origins, const OpenRequest& request);
 
   std::shared_ptr<NetworkRecipe> network_;
@@ -75,11 +76,13 @@ class OpenedLanguageSplit : public OpenedSplit {
                       const GivenWeights& weights);
 
   const Dataset& samples() const override { return *samples_; }
+  std::string note() const override { return note_; }
   std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const override;
 
  private:
   const std::shared_ptr<const NetworkRecipe> network_;
   TextInfo info_;
+  std::string note_;
   std::unique_ptr<const Dataset> samples_;
 };
 

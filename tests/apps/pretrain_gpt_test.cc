@@ -241,10 +241,12 @@ TEST_CASE("pretrain-gpt: a run that pauses, is stopped or goes back ends with th
   };
   CHECK_THAT(refusal(here.pretrain("paused")), ContainsSubstring("holds a run already"));
   CHECK_THAT(refusal(again("paused", "--split 80,10,10")), ContainsSubstring("this is not the text that"));
+  CHECK_THAT(refusal(again("paused", "--set split_rule=core")), ContainsSubstring("this is not the text that"));
   CHECK_THAT(refusal(again("paused", "--lr 1")), ContainsSubstring("config key lr is 1"));
   CHECK_THAT(refusal(here.pretrain("other", "--load " + here.path("paused").string())),
              ContainsSubstring("a run goes on in its own folder"));
-  const Outcome resumed = again("paused", "");
+  // The format of the log is no part of a run: with another one it goes on on the same text.
+  const Outcome resumed = again("paused", "--log-format core");
   here.done(resumed);
   CHECK_THAT(resumed.out, ContainsSubstring("  successfully loaded checkpoint from "));
   CHECK(losses_in(here.path("paused")) == losses_in(here.path("whole")));
@@ -268,6 +270,15 @@ TEST_CASE("pretrain-gpt: a run that is made longer is the longer one, where the 
   CHECK(refused.status == 1);
   CHECK_THAT(refused.err, ContainsSubstring("32000 training samples would come in another order than those that"));
   CHECK_THAT(refused.err, ContainsSubstring("not of 1 epoch; that order has at most "));
+  // Rates fall over --train-iters where --lr-decay-iters says nothing else: the flag that keeps them is named.
+  const std::string decay = "--lr-decay-iters 100 ";
+  std::string line = "pretrain-gpt " + here.flags() + "--save " + here.path("grown").string() + " " + load + longer;
+  line.erase(line.find(decay), decay.size());
+  const Outcome faster = here.command(line);
+  CHECK(faster.status == 1);
+  CHECK_THAT(faster.err,
+             ContainsSubstring("--train-iters 20: rates fall over as many without --lr-decay-iters, and those of the "
+                               "run to go on with over 100; give --lr-decay-iters 100"));
   here.done(here.pretrain("grown", load + longer));
   CHECK(losses_in(here.path("grown")) == losses_in(here.path("whole")));
   const auto tensors_of = [](const std::string& file) { return file.substr(file.find("}}")); };

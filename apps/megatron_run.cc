@@ -81,8 +81,10 @@ void set_folder(TrainFlags& o, const MegatronArguments& a) {
   }
   if (!load) {
     ISOBAR_CHECK(!a.is_on("finetune"), "--finetune needs --load, the weights to start from");
+    ISOBAR_CHECK(!a.has("load-moments"), "--load-moments needs --load, the weights that the moments are of");
     return;
   }
+  o.init_moments = a.text("load-moments").value_or("");
   const bool is_same = save && resolved_path(*save) == resolved_path(*load);
   ISOBAR_CHECK(!o.overwrite || !is_same || a.is_on("finetune"),
                "--overwrite replaces the run that --load wants to go on with");
@@ -91,6 +93,8 @@ void set_folder(TrainFlags& o, const MegatronArguments& a) {
     o.init = holds_release(*load) ? (fs::path(*load) / "release").string() : *load;
     return;
   }
+  ISOBAR_CHECK(o.init_moments.empty(), "--load-moments goes with weights that start a run, and --load ", *load,
+               " goes on with one, which has its own");
   if (!save) o.run_dir = *load;
   ISOBAR_CHECK(!save || is_same, "--load ", *load, ": a run goes on in its own folder, and --save is ", *save,
                "; give both the same, or --finetune to start a new run from its weights");
@@ -504,7 +508,8 @@ void add_megatron_config(TrainFlags& o, const MegatronArguments& a) {
   o.megatron = voice_of(o, a, rule);
   if (!o.init.empty())
     o.megatron->accepted.push_back(
-        concat("--load ", *a.text("load"), ": its weights are taken; Adam's moments begin at 0"));
+        concat("--load ", *a.text("load"), ": its weights are taken; Adam's moments ",
+               o.init_moments.empty() ? "begin at 0" : "are those of " + o.init_moments));
   o.trace = trace_of(o, a, length.iterations);
 }
 

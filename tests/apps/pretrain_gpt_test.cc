@@ -292,6 +292,31 @@ TEST_CASE("pretrain-gpt: a run that is made longer is the longer one, where the 
   CHECK(here.pretrain("grown", load + "--train-iters 16").status == 0);  // it is longer already
 }
 
+TEST_CASE("pretrain-gpt: weights start a run, with Adam's moments where a file has them") {
+  const SmallCourse here;
+  here.done(here.pretrain("first"));
+  const std::filesystem::path old = here.path("first/iter_0000012"), moments = here.path("moments.safetensors");
+  const auto begun = [&](const std::filesystem::path& given) {
+    return here.pretrain("second", "--load " + (old / "model.safetensors").string() + " --load-moments " +
+                                       given.string() + " --train-iters 6");
+  };
+  const Outcome untold = begun(old / "optimizer.safetensors");
+  CHECK(untold.status == 1);
+  CHECK_THAT(untold.err, ContainsSubstring("does not say how many updates its moments are of"));
+  CHECK(!std::filesystem::exists(here.path("second")));
+  copy_safetensors(old / "optimizer.safetensors", moments, {{"isobar.updates", "12"}});
+  const Outcome second = begun(moments);
+  here.done(second);
+  CHECK_THAT(second.out, ContainsSubstring("its weights are taken; Adam's moments are those of " + moments.string()));
+  CHECK_THAT(second.out, ContainsSubstring("Adam goes on with the moments of " + moments.string()));
+  const json trainer = json::parse(here.file("second/iter_0000006/state.json")).at("trainer");
+  CHECK(trainer.at("earlier_updates") == 12);
+  CHECK(trainer.at("updates") == 18);
+  CHECK(trainer.at("iteration") == 6);
+  here.done(here.pretrain("second", "--load " + here.path("second").string()));  // a checkpoint as any other
+  CHECK(json::parse(here.file("second/iter_0000012/state.json")).at("trainer").at("updates") == 24);
+}
+
 TEST_CASE("pretrain-gpt: a token that the vocabulary does not have is told by its file and its place") {
   const SmallCourse here;
   constexpr std::int64_t kSequence = 2, kPlace = 3;

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "comm/thread_ranks.h"
-#include "engine/files/safetensors.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/findings.h"
+#include "tests/harness/safetensors_copy.h"
 #include "tests/harness/testing.h"
 #include "tests/harness/tiny_classifier.h"
 
@@ -18,22 +18,6 @@ constexpr int kEarlier = 3;
 TinyClassifier with_given_moments(std::vector<std::string> keys) {
   keys.insert(keys.end(), {"dropout=0", "warmup=0"});
   return TinyClassifier({0, 1, 2, 2, 1, 0, 0, 1, 1, 2, 0, 2, 1, 0}, std::move(keys));
-}
-
-// A copy of the file, but for tensors of this name, with other metadata.
-void copy_file(const std::filesystem::path& from, const std::filesystem::path& to, const Metadata& metadata,
-               const std::string& without = "") {
-  const SafetensorsReader file(from);
-  std::vector<TensorInfo> kept;
-  for (const TensorInfo& info : file.tensors())
-    if (info.name != without) kept.push_back(info);
-  SafetensorsWriter writer(to, kept, metadata);
-  for (const TensorInfo& info : kept) {
-    std::vector<std::byte> bytes(bytes_of(info.shape, info.dtype));
-    file.read(info, 0, numel_of(info.shape), info.dtype, bytes.data());
-    writer.append(info.name, bytes);
-  }
-  writer.commit();
 }
 
 Metadata of_updates(const std::string& updates) {
@@ -48,7 +32,7 @@ struct EarlierRun {
   explicit EarlierRun(TinyRank& rank) {
     for (int t = 0; t < kEarlier; ++t) rank.step();
     rank.write_files(folder, "alone");
-    copy_file(folder / "alone.optimizer", folder / "moments", of_updates(std::to_string(kEarlier)));
+    copy_safetensors(folder / "alone.optimizer", folder / "moments", of_updates(std::to_string(kEarlier)));
     cursor = rank.loaders().cursor();
   }
   void start(TinyRank& rank) const {
@@ -137,7 +121,7 @@ TEST_CASE("moments of another run: a file that is none is refused, and nothing i
   const std::filesystem::path given = earlier.folder / "alone.optimizer", other = earlier.folder / "other";
   const nlohmann::ordered_json before = rank.trainer().state();
   const auto refusal = [&](const Metadata& metadata, const std::string& without = "") {
-    copy_file(given, other, metadata, without);
+    copy_safetensors(given, other, metadata, without);
     return error_of([&] { rank.trainer().take_moments(other); });
   };
   CHECK(refusal({}) == other.string() + " does not say how many updates its moments are of (isobar.updates of its "

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "engine/files/reader.h"
+#include "tests/harness/safetensors_copy.h"
 #include "tests/harness/small_runs.h"
 #include "tests/harness/tensorboard_events.h"
 #include "tests/harness/testing.h"

@@ -507,9 +507,8 @@ void add_megatron_config(TrainFlags& o, const MegatronArguments& a) {
   o.own_config = NamedConfig{.name = kConfigName, .entries = entries.all()};
   o.megatron = voice_of(o, a, rule);
   if (!o.init.empty())
-    o.megatron->accepted.push_back(
-        concat("--load ", *a.text("load"), ": its weights are taken; Adam's moments ",
-               o.init_moments.empty() ? "begin at 0" : "are those of " + o.init_moments));
+    o.megatron->accepted.push_back(concat("--load ", *a.text("load"), ": its weights are taken; Adam's moments ",
+                                          o.init_moments.empty() ? "begin at 0" : "are those of " + o.init_moments));
   o.trace = trace_of(o, a, length.iterations);
 }
 

@@ -317,8 +317,8 @@ void Trainer::take_moments(const std::filesystem::path& path) {
   std::int64_t updates = 0;
   const char* const end = told->second.data() + told->second.size();
   const auto [rest, error] = std::from_chars(told->second.data(), end, updates);
-  ISOBAR_CHECK(error == std::errc() && rest == end && updates >= 1 && updates <= kMostUpdates, path.string(), ": ", kUpdatesOfMoments, " of its ",
-               "metadata is ", in_quotes(told->second), ", no number of updates");
+  ISOBAR_CHECK(error == std::errc() && rest == end && updates >= 1 && updates <= kMostUpdates, path.string(), ": ",
+               kUpdatesOfMoments, " of its ", "metadata is ", in_quotes(told->second), ", no number of updates");
   read_flat(file, task_.parameters(), moments());
   if (optimizer_.average().defined()) optimizer_.begin_average();  // as the first update would
   optimizer_.set_updates(updates);

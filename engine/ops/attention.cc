@@ -89,7 +89,8 @@ AttentionKeys keys_of(const AttentionBlock& a) {
   const auto pointer = [](const Tensor& limits) { return limits.defined() ? limits.data_as<std::int32_t>() : nullptr; };
   AttentionKeys keys{pointer(a.keys.begin), pointer(a.keys.end), a.keys.share};
   if (trace_of_thread != nullptr && a.device() == Device{} && keys.are_limited())
-    keys.share = attention_share({.shape = a.shape, .causal = a.causal, .window = a.window, .dropout = {}, .keys = keys});
+    keys.share =
+        attention_share({.shape = a.shape, .causal = a.causal, .window = a.window, .dropout = {}, .keys = keys});
   return keys;
 }
 

@@ -180,9 +180,9 @@ std::unique_ptr<OpenedRecipe> LanguageRecipe::open(KeyOrigins& origins, const Op
   std::vector<std::string> sentences;
   if (const std::string filled = fill(*tokenizer, origins); !filled.empty())
     sentences.push_back("from the data: " + filled);
-  LanguageSets sets = text.reads_documents() ? open_token_files(text, *tokenizer, samples_of_sets(origins, request))
-                                             : open_texts(text, whole, *tokenizer,
-                                                          judged_samples(request.global_batch_size));
+  LanguageSets sets = text.reads_documents()
+                          ? open_token_files(text, *tokenizer, samples_of_sets(origins, request))
+                          : open_texts(text, whole, *tokenizer, judged_samples(request.global_batch_size));
   if (sets.of(DataSplit::valid) == nullptr)  // eval_iters 0
     sets.sets[1] = std::make_unique<NoSamples>("no validation set", sets.of(DataSplit::train)->layout());
   const TextInfo info = trained_info(*tokenizer, text, sets);

@@ -76,9 +76,9 @@ LanguageSets open_texts(const TextOptions& options, const std::string& text, con
   opened.sets[0] = std::make_unique<TrainingWindows>(trained, options.seq_length);
   for (const DataSplit split : {DataSplit::valid, DataSplit::test})
     if (judged != 0 && (split == DataSplit::valid || !options.test_text_path.empty()))
-      opened.sets[static_cast<std::size_t>(split)] = std::make_unique<WholeTextWindows>(
-          tokens_of(options, split, text, tokenizer), options.seq_length,
-          judged == kAllSamples ? std::numeric_limits<std::int64_t>::max() : judged);
+      opened.sets[static_cast<std::size_t>(split)] =
+          std::make_unique<WholeTextWindows>(tokens_of(options, split, text, tokenizer), options.seq_length,
+                                             judged == kAllSamples ? std::numeric_limits<std::int64_t>::max() : judged);
   opened.trained_on = fingerprint_text(xxh64(std::as_bytes(std::span(trained->ids))));
   return opened;
 }

@@ -538,8 +538,7 @@ TEST_CASE("attention: the cost model counts the pairs that intervals of keys lea
   const Case square{.shape = {2, 3, 60, 60, 8}, .causal = true}, wide{.shape = {2, 1, 50, 70, 8}};
   std::vector<Case> cases(5, square);
   cases[0].key_begin = begins_of({{1, 1, 30, 28}, {60}});
-  cases[1].key_begin =
-      limits_of(square, [](std::int64_t, std::int64_t i) { return std::max<std::int64_t>(0, i - 9); });
+  cases[1].key_begin = limits_of(square, [](std::int64_t, std::int64_t i) { return std::max<std::int64_t>(0, i - 9); });
   cases[2] = wide;
   cases[2].key_begin = limits_of(wide, [](std::int64_t, std::int64_t i) { return i < 30 ? 5 : 100; });
   cases[2].key_end = limits_of(wide, [](std::int64_t b, std::int64_t) { return b == 1 ? 0 : 67; });

@@ -124,11 +124,12 @@ TEST_CASE("moments of another run: a file that is none is refused, and nothing i
     copy_safetensors(given, other, metadata, without);
     return error_of([&] { rank.trainer().take_moments(other); });
   };
-  CHECK(refusal({}) == other.string() + " does not say how many updates its moments are of (isobar.updates of its "
-                                        "metadata)");
+  CHECK(refusal({}) == other.string() +
+                           " does not say how many updates its moments are of (isobar.updates of its "
+                           "metadata)");
   for (const char* updates : {"", "0", "-3", "3.5", "many", "99999999999999999999"})
-    CHECK_THAT(refusal(of_updates(updates)),
-               ContainsSubstring(concat(": isobar.updates of its metadata is \"", updates, "\", no number of updates")));
+    CHECK_THAT(refusal(of_updates(updates)), ContainsSubstring(concat(": isobar.updates of its metadata is \"", updates,
+                                                                      "\", no number of updates")));
   CHECK(refusal(of_updates("3"), "v.head.weight") == other.string() + ": tensor v.head.weight is missing");
   CHECK(rank.trainer().state() == before);
 }

@@ -76,8 +76,8 @@ TEST_CASE("language recipe: a validation takes eval_iters batches of a text, its
   texts.write("v.txt", forty_characters());
   texts.write("t.txt", "abcabcabcabc");
   const auto opened = [&](const std::string& assignment) {
-    RunConfig config = texts.config(
-        {"valid_text_path=" + texts.file("v.txt"), "test_text_path=" + texts.file("t.txt"), assignment});
+    RunConfig config =
+        texts.config({"valid_text_path=" + texts.file("v.txt"), "test_text_path=" + texts.file("t.txt"), assignment});
     return config.recipe->open(config.origins, {.global_batch_size = 2});
   };
   const auto whole = opened("eval_iters=null"), some = opened("eval_iters=2"), more = opened("eval_iters=9");
@@ -98,8 +98,8 @@ TEST_CASE("language recipe: a validation takes eval_iters batches of a text, its
   // Weights are judged by every sample, which a line says.
   const GivenWeights weights{"w.safetensors", whole->make_task({}, Device{})->settings()};
   const auto judged = [&](DataSplit split, const std::string& assignment) {
-    RunConfig config = texts.config(
-        {"valid_text_path=" + texts.file("v.txt"), "vocab_size=5", "positions=4", assignment});
+    RunConfig config =
+        texts.config({"valid_text_path=" + texts.file("v.txt"), "vocab_size=5", "positions=4", assignment});
     return config.recipe->open_split(split, weights);
   };
   CHECK(judged(DataSplit::valid, "eval_iters=2")->samples().samples() == 10);

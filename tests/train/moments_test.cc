@@ -84,14 +84,16 @@ TEST_CASE("moments of another run: the next updates are that run's, bit for bit"
 }
 
 TEST_CASE("moments of another run: rates begin anew") {
-  const TinyClassifier classifier = with_given_moments({"lr_schedule=cosine", "num_iters=8"});
-  TinyRank whole(classifier), fresh(classifier), rank(classifier);
-  const EarlierRun earlier(whole);
-  earlier.start(rank);
-  for (int t = 0; t < 3; ++t) {
-    CHECK(rank.trainer().lr_after() == fresh.trainer().lr_after());
-    CHECK(rank.trainer().lr_after() != whole.trainer().lr_after());
-    for (TinyRank* one : {&whole, &fresh, &rank}) one->step();
+  for (const char* rule : {"warmup_rule=tutorial", "warmup_rule=megatron"}) {  // by iterations, and by updates
+    const TinyClassifier classifier = with_given_moments({"lr_schedule=cosine", "num_iters=8", rule});
+    TinyRank whole(classifier), fresh(classifier), rank(classifier);
+    const EarlierRun earlier(whole);
+    earlier.start(rank);
+    for (int t = 0; t < 3; ++t) {
+      CHECK(rank.trainer().lr_after() == fresh.trainer().lr_after());
+      CHECK(rank.trainer().lr_after() != whole.trainer().lr_after());
+      for (TinyRank* one : {&whole, &fresh, &rank}) one->step();
+    }
   }
 }
 

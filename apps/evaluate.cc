@@ -51,6 +51,7 @@ void evaluate(const EvaluateFlags& o) {
   const std::unique_ptr<Metrics> metrics = task->metrics();
   score_all(*task, set, *metrics, [] { return false; });
   std::cout << "weights: " << file.string() << '\n';
+  if (const std::string note = data->note(); !note.empty()) std::cout << note << '\n';
   give_scores(split, *metrics, o.scores);
 }
 

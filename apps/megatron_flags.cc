@@ -350,6 +350,8 @@ constexpr std::array kFlags{
     own("threads", Takes::integer, "threads of a rank on the CPU; 0: all cores"),
     own("device", Takes::text, "auto, cpu or cuda"),
     own("backend", Takes::text, "how ranks exchange data: auto (NCCL on GPUs, else MPI or threads), thread, mpi, nccl"),
+    own("load-moments", Takes::text,
+        "with weights of --load: Adam's moments too, a file of tools/megatron_checkpoint.py"),
     own("overwrite", Takes::nothing, "replaces the run that --save holds"),
     own("log-format", Takes::text, "legacy (default): the lines of 2022; core: those of core_v0.12"),
     own("comm-report", Takes::nothing, "at the end: what ranks told each other, predicted beside counted"),

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "data/text/tokenizer.h"
 #include "engine/files/checkpoint.h"
 #include "engine/files/folders.h"
+#include "engine/files/json.h"
 #include "engine/files/reader.h"
 #include "engine/schedule.h"
 #include "kernels/common/check.h"
@@ -79,8 +81,10 @@ void set_folder(TrainFlags& o, const MegatronArguments& a) {
   }
   if (!load) {
     ISOBAR_CHECK(!a.is_on("finetune"), "--finetune needs --load, the weights to start from");
+    ISOBAR_CHECK(!a.has("load-moments"), "--load-moments needs --load, the weights that the moments are of");
     return;
   }
+  o.init_moments = a.text("load-moments").value_or("");
   const bool is_same = save && resolved_path(*save) == resolved_path(*load);
   ISOBAR_CHECK(!o.overwrite || !is_same || a.is_on("finetune"),
                "--overwrite replaces the run that --load wants to go on with");
@@ -89,11 +93,28 @@ void set_folder(TrainFlags& o, const MegatronArguments& a) {
     o.init = holds_release(*load) ? (fs::path(*load) / "release").string() : *load;
     return;
   }
+  ISOBAR_CHECK(o.init_moments.empty(), "--load-moments goes with weights that start a run, and --load ", *load,
+               " goes on with one, which has its own");
   if (!save) o.run_dir = *load;
   ISOBAR_CHECK(!save || is_same, "--load ", *load, ": a run goes on in its own folder, and --save is ", *save,
                "; give both the same, or --finetune to start a new run from its weights");
   ISOBAR_CHECK(!a.is_on("exit-on-missing-checkpoint") || is_run(*load), "--load ", *load, " holds no run");
   o.resume = true;
+}
+
+// The config of the run that --load goes on with; null where it goes on with none.
+nlohmann::json config_to_go_on_with(const TrainFlags& o) {
+  const fs::path file = fs::path(o.run_dir) / "config.json";
+  return o.resume && fs::is_regular_file(file) ? read_json<nlohmann::json>(file) : nlohmann::json();
+}
+
+// Of a config that may be null, or another program's.
+template <class T>
+std::optional<T> value_in(const nlohmann::json& config, const char* key) {
+  const auto found = config.find(key);
+  if (found == config.end()) return std::nullopt;
+  const bool fits = std::is_same_v<T, std::string> ? found->is_string() : found->is_number_integer();
+  return fits ? std::optional(found->get<T>()) : std::nullopt;
 }
 
 // Entries of a config; each names its flag.
@@ -237,11 +258,26 @@ std::string schedule_of(const std::string& style) {
   return style == "WSD" ? name_of_enum(ScheduleKind::wsd) : style;
 }
 
-void set_rates(Entries& entries, const MegatronArguments& a, const Length& length) {
+// Without --lr-decay-iters rates fall over --train-iters. A run that is made longer would get others, which Megatron-LM
+// refuses too: its schedule is the checkpoint's.
+void check_decay(const MegatronArguments& a, const Length& length, const nlohmann::json& earlier) {
+  const char* const flag = length.by_samples ? "lr-decay-samples" : "lr-decay-iters";
+  const std::optional<std::int64_t> decay = value_in<std::int64_t>(earlier, "decay_samples");
+  if (!decay || a.has(flag) || *decay == length.samples) return;
+  const char* const total = length.by_samples ? "train-samples" : "train-iters";
+  const std::int64_t unit = length.by_samples ? 1 : length.batch;
+  ISOBAR_CHECK(*decay % unit == 0, "--global-batch-size ", length.batch, ": rates of the run to go on with fall over ",
+               *decay, " samples, no whole number of such batches");
+  throw_error("--", total, ' ', length.samples / unit, ": rates fall over as many without --", flag,
+              ", and those of the run to go on with over ", *decay / unit, "; give --", flag, ' ', *decay / unit);
+}
+
+void set_rates(Entries& entries, const MegatronArguments& a, const Length& length, const nlohmann::json& earlier) {
   a.require("lr");
   const std::string style = one_of(a, "lr-decay-style", {"linear", "cosine", "constant", "inverse-square-root", "WSD"});
   entries.set("lr_schedule", "lr-decay-style", schedule_of(style));
   entries.set("warmup_rule", "lr-decay-style", "megatron");
+  check_decay(a, length, earlier);
   const double decay = steps_in_samples(a, length, "lr-decay", static_cast<double>(length.samples));
   ISOBAR_CHECK(decay >= 1 && decay < kMostWhole, "--lr-decay-", length.by_samples ? "samples" : "iters",
                " must be at least 1");
@@ -277,7 +313,14 @@ void set_optimizer(Entries& entries, const MegatronArguments& a) {
   entries.set_if("end_weight_decay", "end-weight-decay", end);
 }
 
-void set_data(Entries& entries, const MegatronArguments& a) {
+// As Megatron-LM of the log's vintage rounds. The format of a log is no part of a run: one that goes on keeps its own.
+std::string split_rule_of(const MegatronArguments& a, const nlohmann::json& earlier) {
+  const bool is_core = a.text("log-format").value_or("legacy") == "core";
+  return value_in<std::string>(earlier, "split_rule")
+      .value_or(name_of_enum(is_core ? SplitRule::core : SplitRule::legacy));
+}
+
+void set_data(Entries& entries, const MegatronArguments& a, const std::string& split_rule) {
   one_of(a, "data-impl", {"mmap", "infer"});
   one_of(a, "dataloader-type", {"single"});
   const std::vector<std::pair<const char*, const char*>> paths{{"data_path", "data-path"},
@@ -304,7 +347,7 @@ void set_data(Entries& entries, const MegatronArguments& a) {
     ISOBAR_CHECK(a.has("vocab-size"), "--tokenizer-type ", *a.text("tokenizer-type"), " needs --vocab-size");
     entries.set("vocab_size", "vocab-size", *a.integer("vocab-size") + 1);  // and the end of a document
   }
-  entries.set("split_rule", "log-format", a.text("log-format").value_or("legacy") == "core" ? "core" : "legacy");
+  entries.set("split_rule", "log-format", split_rule);
   if (a.is_on("eod-mask-loss")) entries.set("eod_mask_loss", "eod-mask-loss", true);
   if (a.is_on("reset-position-ids")) entries.set("reset_position_ids", "reset-position-ids", true);
   if (a.is_on("reset-attention-mask")) entries.set("reset_attention_mask", "reset-attention-mask", true);
@@ -323,22 +366,21 @@ void set_run(Entries& entries, const MegatronArguments& a) {
 }
 
 // Where one token file is split into the three sets.
-std::function<std::vector<std::int64_t>()> split_of(const MegatronArguments& a) {
+std::function<std::vector<std::int64_t>()> split_of(const MegatronArguments& a, const std::string& rule) {
   const std::vector<std::string> paths = a.words("data-path");
   if (paths.size() != 1) return {};
-  const SplitRule rule = split_rule(a.text("log-format").value_or("legacy"));
-  return [path = paths.front(), split = *a.text("split"), rule] {
+  return [path = paths.front(), split = *a.text("split"), rule = split_rule(rule)] {
     return split_documents(split, TokenFile(path).sequences(), rule);
   };
 }
 
-MegatronVoice voice_of(const TrainFlags& o, const MegatronArguments& a) {
+MegatronVoice voice_of(const TrainFlags& o, const MegatronArguments& a, const std::string& split_rule) {
   const MeshSizes sizes = sizes_of(o);
   MegatronVoice voice{.format = *enum_named<MegatronFormat>(
                           a.has("log-format") ? one_of(a, "log-format", {"legacy", "core"}) : "legacy"),
                       .arguments = a.listed(),
                       .accepted = a.accepted(),
-                      .split = split_of(a),
+                      .split = split_of(a, split_rule),
                       .layout = {.world = o.ranks,
                                  .dp = sizes.dp,
                                  .tp = sizes.tp,
@@ -456,15 +498,17 @@ void add_megatron_config(TrainFlags& o, const MegatronArguments& a) {
   set_precision(entries, a);
   const Length length = set_batch(entries, a, sizes_of(o).dp);
   if (!length.by_samples) entries.set("num_iters", "train-iters", length.iterations);
-  set_rates(entries, a, length);
+  const nlohmann::json earlier = config_to_go_on_with(o);
+  const std::string rule = split_rule_of(a, earlier);
+  set_rates(entries, a, length, earlier);
   set_optimizer(entries, a);
-  set_data(entries, a);
+  set_data(entries, a, rule);
   set_run(entries, a);
   o.own_config = NamedConfig{.name = kConfigName, .entries = entries.all()};
-  o.megatron = voice_of(o, a);
+  o.megatron = voice_of(o, a, rule);
   if (!o.init.empty())
-    o.megatron->accepted.push_back(
-        concat("--load ", *a.text("load"), ": its weights are taken; Adam's moments begin at 0"));
+    o.megatron->accepted.push_back(concat("--load ", *a.text("load"), ": its weights are taken; Adam's moments ",
+                                          o.init_moments.empty() ? "begin at 0" : "are those of " + o.init_moments));
   o.trace = trace_of(o, a, length.iterations);
 }
 

@@ -66,7 +66,9 @@ std::string text_of_step(const ShapedConfig& shaped, const MeshOptions& options)
   try {
     const StepPrediction step =
         predict_step(*shaped.source, shaped.config.trainer_options(), options.layout, device_of(options));
-    return concat("A step of rank 0 on ", options.device, ", predicted:\n", to_text(step));
+    const std::string note = shaped.source->note_on_cost();
+    return concat("A step of rank 0 on ", options.device, ", predicted:\n", to_text(step), note,
+                  note.empty() ? "" : "\n");
   } catch (const Error& error) {
     return concat("No step on ", options.device, ": ", error.what(), "\n");
   }

@@ -221,6 +221,7 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
                 .found = found,
                 .trained = weights.trained,
                 .init = o.init_partial ? fs::path() : init,
+                .init_moments = o.init_moments,
                 .partial = partial,
                 .setup = setup_of(config, *data, schedule, partial, o, path, device),
                 .device = device};

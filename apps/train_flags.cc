@@ -147,10 +147,17 @@ void add_run_flags(CLI::App& command, TrainFlags& o) {
   command.add_option("--run-dir", o.run_dir, "where the run goes; default expdir/config/devices/run-num");
   CLI::Option* init = command.add_option(
       "--init", o.init, "weights to start from: a safetensors file, or a run's folder (its best ones)");
+  CLI::Option* partial =
+      command
+          .add_flag(
+              "--init-partial", o.init_partial,
+              "with --init: from weights of other channels, another grid or other patches too: what fits is taken")
+          ->needs(init);
   command
-      .add_flag("--init-partial", o.init_partial,
-                "with --init: from weights of other channels, another grid or other patches too: what fits is taken")
-      ->needs(init);
+      .add_option("--init-moments", o.init_moments,
+                  "with --init: Adam's moments to start from, a file of tools/megatron_checkpoint.py; rates begin anew")
+      ->needs(init)
+      ->excludes(partial);
   auto* resume =
       command.add_flag("--resume", o.resume, "go on from the newest whole checkpoint, if any, with the run's config");
   command.add_flag("--overwrite", o.overwrite, "replace the run that is there")->excludes(resume);
@@ -325,9 +332,10 @@ ProcessRanks process_ranks_of(const TrainFlags& o) {
     // Also everything outside the config that decides which calls a rank makes, or how long it waits for other ranks.
     // tests/apps/train_flags_test.cc has a table of all flags.
     const char* device = name_of(o.config.device_kind());
-    const std::string text = concat(to_json(config).dump(), '\n', o.init, '\n', o.run_dir, '\n', o.run_num, '\n',
-                                    o.resume, o.overwrite, o.init_partial, o.noddp, o.comm_report, o.late_agreement,
-                                    ' ', o.bucket_cap_mb, ' ', o.comm_timeout, ' ', device, voice_text(o));
+    const std::string text =
+        concat(to_json(config).dump(), '\n', o.init, '\n', o.init_moments, '\n', o.run_dir, '\n', o.run_num, '\n',
+               o.resume, o.overwrite, o.init_partial, o.noddp, o.comm_report, o.late_agreement, ' ', o.bucket_cap_mb,
+               ' ', o.comm_timeout, ' ', device, voice_text(o));
     me.config = concat(std::hex, xxh64(std::as_bytes(std::span(text))));
     ranks.find_device = [options = o.config](const Launch& launch) { return options.use_device(launch); };
     ranks.device = o.launch.is_local_rank_known ? o.config.use_device(o.launch) : Device{o.config.device_kind(), 0};

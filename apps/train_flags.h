@@ -25,7 +25,7 @@ struct TrainFlags {
   std::optional<MegatronVoice> megatron;
   std::optional<TraceOptions> trace;
 
-  std::string data, run_dir, init, run_num = "00";
+  std::string data, run_dir, init, init_moments, run_num = "00";
   bool init_partial = false;
   bool resume = false, overwrite = false, list_keys = false, list_configs = false;
   int ranks = 1;  // number of ranks: threads of this process, or processes started by a launcher

@@ -100,6 +100,12 @@ void copy_to_self(const Call& call) {
              static_cast<std::size_t>(call.sent()) * call.element_size());
 }
 
+// For a trace: what this rank gives, as one row.
+CallOperands given_to(const Call& call) {
+  if (!call.dtype || call.sent() == 0) return {};
+  return {{.shape = {call.sent()}, .dtype = *call.dtype}};
+}
+
 }  // namespace
 
 Communicator::Communicator(std::unique_ptr<Backend> world)
@@ -116,7 +122,7 @@ void Communicator::perform(Call call) const {
   call.stream = current_stream();
   if (size() == 1) return copy_to_self(call);
   const TracedCall traced(TraceEvent::Kind::message, name_of(call.verb), name_.c_str());
-  if (traced.is_on()) traced.set_cost({.bytes = static_cast<double>(call.payload())});
+  if (traced.is_on()) traced.describe({.bytes = static_cast<double>(call.payload())}, given_to(call));
   state_->ledger.count(name_, call);
   ++*calls_;
   std::vector<std::int64_t> fewer;

@@ -32,7 +32,7 @@ struct Shared {
     AttentionOptions own = options;
     own.window.queries = tokens.span(queries);
     own.window.keys = keys;
-    own.keys = {limits_of(options.keys.begin, queries), limits_of(options.keys.end, queries)};
+    own.keys = {limits_of(options.keys.begin, queries), limits_of(options.keys.end, queries), options.keys.share};
     return {q, k, v, own};
   }
   // Of all queries of the samples, [B, T], those of a chunk.

@@ -41,6 +41,7 @@ struct Columns {
 // first of all, and none. Neither decreases with the query (kernels/attention/attention.h).
 struct KeyIntervals {
   Tensor begin = {}, end = {};
+  double share = 1;  // of the pairs that `causal` leaves, those that they leave in the mean: for the cost model alone
 };
 
 struct AttentionOptions {

@@ -79,6 +79,10 @@ Tensor Tensor::slice(std::int64_t first, Shape shape) const {
   return t;
 }
 
+void Tensor::be_operand() const {
+  operands_asked_for->push_back({shape_, dtype_});
+}
+
 void Tensor::check_untracked(const char* what) const {
   ISOBAR_CHECK(!tracked(), "a ", what, " of a tracked tensor ", to_string(shape_),
                " gets no gradient: take it of detach() where that is meant");

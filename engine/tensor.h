@@ -14,6 +14,7 @@
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/common/dtype.h"
+#include "kernels/common/operands.h"
 
 namespace isobar {
 
@@ -55,6 +56,7 @@ class Tensor {
 
   void* data() const {
     ISOBAR_CHECK(defined(), "a tensor that is not there has no data");
+    if (operands_asked_for != nullptr) be_operand();
     return static_cast<std::byte*>(storage_->data()) + offset_;
   }
   template <class T>
@@ -89,6 +91,7 @@ class Tensor {
  private:
   Tensor(std::shared_ptr<Storage> storage, Shape shape, DType dtype);
   void check_untracked(const char* what) const;
+  void be_operand() const;
 
   friend class Tape;
   friend Tensor make_leaf(Tensor value, Tensor grad);

@@ -14,6 +14,7 @@ class KeyValueCache;
 struct TokenPlaces {
   Tensor position = {};   // [B, own tokens] of i32: which row of the table of positions a token has
   Tensor key_begin = {};  // [B, T] of i32, of whole samples: the first token that a token sees
+  double key_share = 1;   // of the pairs of a causal sample, those that it leaves in the mean: for the cost model
 };
 
 // Masks are numbered in the order in which the layers of a stage draw them, starting from a number of the stage. So a

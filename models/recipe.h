@@ -109,6 +109,8 @@ class OpenedSplit {
   OpenedSplit& operator=(const OpenedSplit&) = delete;
 
   virtual const Dataset& samples() const = 0;
+  // For people: how these samples differ from those that a run judges; empty: they do not.
+  virtual std::string note() const { return {}; }
   // The task for the weights that the set was opened for, which are to be read into it.
   virtual std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const = 0;
 };

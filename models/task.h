@@ -161,6 +161,8 @@ class TaskSource {
                                           const Parallel& parallel = Parallel::alone()) const = 0;
   // The tensors of a training sample; rows: of its pictures, as a rank reads them that has a band (Task::band).
   virtual std::vector<TensorSpec> sample_layout(const std::optional<RowBand>& rows) const = 0;
+  // For people: what the cost of a step depends on besides sizes; empty: nothing.
+  virtual std::string note_on_cost() const { return {}; }
 };
 
 }  // namespace isobar

@@ -6,10 +6,12 @@
     python3 tools/megatron_checkpoint.py from-nanogpt ckpt.pt weights.safetensors
     python3 tools/megatron_checkpoint.py to-nanogpt weights.safetensors ckpt.pt --heads 12
 
-Then `isobar train --init weights.safetensors`, or `isobar pretrain-gpt --load weights.safetensors`. CKPT is the folder
-with latest_checkpointed_iteration.txt: all its mp_rank_TT[_PPP] are joined, whatever tensor- and pipeline-parallel
-sizes they have, stages of an interleaved pipeline (model0, model1, ...) included. Adam's moments travel too, as m.NAME
-and v.NAME, where the optimizer is not distributed. What is written is bit for bit what was read.
+Then `isobar train --init weights.safetensors --init-moments m.safetensors`, or `isobar pretrain-gpt --load
+weights.safetensors --load-moments m.safetensors`. CKPT is the folder with latest_checkpointed_iteration.txt: all its
+mp_rank_TT[_PPP] are joined, whatever tensor- and pipeline-parallel sizes they have, stages of an interleaved pipeline
+(model0, model1, ...) included. Adam's moments travel too, as m.NAME and v.NAME, where the optimizer is not distributed;
+then weights of 16 bits are taken from the optimizer's copies of them in fp32. What is written is bit for bit what was
+read.
 
 Needs PyTorch. A pickle is read as data only: what would run code in it is refused by PyTorch.
 
@@ -30,6 +32,8 @@ TRACKER = "latest_checkpointed_iteration.txt"
 BLOCK = {"norm1": "input_layernorm", "norm2": "post_attention_layernorm", "attn.proj": "self_attention.dense",
          "mlp.fc1": "mlp.dense_h_to_4h", "mlp.fc2": "mlp.dense_4h_to_h"}
 QKV = "self_attention.query_key_value"
+UPDATES = "isobar.updates"  # of moments, in their file's metadata
+DISTRIBUTED = ("distrib_optim.pt", "optim.pt")  # where a distributed optimizer keeps its part of them
 # Which axis of a tensor tensor-parallel ranks share; the others are on all of them. q, k and v lie by heads.
 SHARED_AXIS = {"word_embeddings.weight": 0, "word_embeddings_for_head.weight": 0, "output_layer.weight": 0,
                f"{QKV}.weight": 0, f"{QKV}.bias": 0, "mlp.dense_h_to_4h.weight": 0,
@@ -242,13 +246,34 @@ def chunks_of(state):
     return [state[f"model{i}"] for i in range(count)]
 
 
+def inner_optimizer(state):
+    """Adam's state_dict, which mixed precision wraps; empty: there is none."""
+    optimizer = state.get("optimizer") or {}
+    return optimizer.get("optimizer", optimizer)
+
+
+def updates_of(state):
+    """How many updates the moments are of: apex counts in the groups, PyTorch with each parameter."""
+    adam = inner_optimizer(state)
+    counted = [group["step"] for group in adam["param_groups"] if "step" in group]
+    counted += [one["step"] for one in adam["state"].values() if "step" in one]
+    return int(max(counted)) if counted else int(state.get("iteration", 0))
+
+
+def with_masters(state, tensors):
+    """The weights, in fp32 where the optimizer keeps copies of all of them in it."""
+    groups = (state.get("optimizer") or {}).get("fp32_from_fp16_params")
+    masters = [tensor for group in groups or [] for tensor in group]
+    if len(masters) != len(tensors):
+        return tensors
+    return tensors | {name: tensor.reshape(tensors[name].shape)
+                      for name, tensor in zip(optimizer_order(tensors), masters)}
+
+
 def moments_of(state, names):
     """[{name: exp_avg}, {name: exp_avg_sq}], or none."""
-    optimizer = state.get("optimizer")
-    if optimizer is None:
-        return None
-    inner = optimizer.get("optimizer", optimizer)
-    if "state" not in inner or not inner["state"]:
+    inner = inner_optimizer(state)
+    if not inner.get("state"):
         return None
     order = optimizer_order(names)
     found = inner["state"]
@@ -279,7 +304,7 @@ def read_whole(folder):
                 tensors.update(rank_tensors(model, firsts[p, chunk]))
             found = moments_of(state, tensors)
             has_moments = has_moments and found is not None
-            of_ranks.append((tensors, found))
+            of_ranks.append((with_masters(state, tensors), found))
         for name in of_ranks[0][0]:
             joined = join(name, [tensors[name] for tensors, _ in of_ranks])
             if name.startswith("word_embeddings_for_head"):
@@ -305,6 +330,10 @@ def set_rows(tensors, rows, names):
 
 def from_megatron(o):
     folder = folder_of(o.source, o.iteration)
+    parts = sorted(path for name in DISTRIBUTED for path in folder.glob(f"*/{name}"))
+    need(not (o.moments and parts), f"{parts[0] if parts else ''} is of a distributed optimizer, whose moments lie in "
+                                    "its ranks' buckets: they are not read. Leave --moments out, or save the run once "
+                                    "without --use-distributed-optimizer")
     whole, moments, state = read_whole(folder)
     args = state.get("args")
     heads = o.heads or getattr(args, "num_attention_heads", None)
@@ -322,8 +351,8 @@ def from_megatron(o):
             converted = to_isobar(named, heads, version)
             set_rows(converted, o.rows, ("wte.weight", "head.weight"))
             both.update({f"{prefix}.{n}": t.float() for n, t in converted.items()})
-        safetensors_file.save(both, o.moments)
-        print(f"{o.moments}: {len(both)} tensors")
+        safetensors_file.save(both, o.moments, **{UPDATES: updates_of(state)})
+        print(f"{o.moments}: {len(both)} tensors, of {updates_of(state)} updates")
 
 
 def split(tensors, tp, t):
@@ -480,7 +509,8 @@ def main(arguments=None):
     parser.add_argument("target", type=pathlib.Path)
     parser.add_argument("--iteration", type=int, help="of a checkpoint of Megatron-LM; default: the newest")
     parser.add_argument("--heads", type=int, help="attention heads, where the file does not say")
-    parser.add_argument("--rows", type=int, help="rows of the table of tokens in isobar's file; default: as they are")
+    parser.add_argument("--rows", type=int, help="rows of the table of tokens in isobar's file: its vocabulary up to a "
+                                           "multiple of vocab_multiple; default: as they are")
     parser.add_argument("--moments", type=pathlib.Path, help="from-megatron: a file for Adam's moments")
     parser.add_argument("--tp", type=int, default=1, help="to-megatron: tensor-parallel ranks")
     parser.add_argument("--pp", type=int, default=1, help="to-megatron: pipeline-parallel ranks")

@@ -16,8 +16,8 @@ namespace isobar {
 void write_model(const std::filesystem::path& path, const Task& task, const nlohmann::ordered_json& config,
                  const Communicator& world = {});
 
-// Reads this rank's part of every tensor. Error naming a tensor that is missing, unknown, of a wrong shape or not
-// finite; the weights are then unchanged.
+// Reads this rank's part of every tensor, once. Error naming a tensor that is missing, unknown, of a wrong shape or not
+// finite; the task is then of no use.
 void read_model(const std::filesystem::path& path, Task& task);
 
 // The config that write_model stored with the weights, unparsed; an empty object if there is none.

@@ -46,6 +46,7 @@ struct OpenedRun {
   FoundRun found;
   std::optional<GivenWeights> trained;  // weights that the run continues from
   std::filesystem::path init;           // weights to start from as they are; empty: none
+  std::filesystem::path init_moments;   // of Adam, to start from; empty: they begin at 0
   std::optional<PartialStart> partial;  // what fits of weights to start from
   RunSetup setup;
   Device device;

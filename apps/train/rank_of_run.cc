@@ -51,6 +51,8 @@ void train_as_rank(const Parallel& parallel, const PlannedRank& planned, OpenedR
   if (!run.init.empty()) read_model(run.init, *task);
   if (run.partial) run.partial->apply(task->parameters());
   Trainer trainer(*task, trainer_options(run), parallel);
+  const bool takes_moments = !run.init_moments.empty() && !run.found.checkpoint;
+  if (takes_moments) trainer.take_moments(run.init_moments);
   const std::vector<TrainingStage> stages = run.data.stages();
   const std::int64_t done = run.found.checkpoint ? run.found.checkpoint->step : 0;
   Loaders loaders(*stage_after(stages, done).samples, run.data.valid(), config.reading, config.batch,
@@ -69,6 +71,7 @@ void train_as_rank(const Parallel& parallel, const PlannedRank& planned, OpenedR
   try {
     RunSetup setup = run.setup;
     setup.stages = stages;
+    if (takes_moments) setup.notes.push_back("Adam goes on with the moments of " + run.init_moments.string());
     for (const TrainingStage& stage : stages)
       if (setup.comm_report)
         setup.traffic_of_step.push_back(

@@ -302,7 +302,7 @@ void TrainingRun::step() {
 
 // Before a step; on the first rank only.
 void TrainingRun::begin_trace() {
-  if (!record_ || !setup_.trace || !setup_.trace->has(trainer_.iteration())) return;
+  if (!record_ || has_traced_ || !setup_.trace || !setup_.trace->has(trainer_.iteration())) return;
   if (!trace_)
     trace_ = std::make_unique<Trace>([device = task_.device()] {
       if (device.kind != DeviceKind::cpu) gpu::synchronize(device, current_stream());
@@ -313,9 +313,14 @@ void TrainingRun::begin_trace() {
 void TrainingRun::end_trace() {
   if (!trace_) return;
   trace_->close();
-  if (setup_.trace->has(trainer_.iteration()) && !at_end()) return;
+  const bool is_wanted = setup_.trace->has(trainer_.iteration()) && !at_end();
+  if (is_wanted && !trace_->is_full()) return;
   const std::vector<TraceEvent> events = trace_->events();
   trace_.reset();
+  has_traced_ = true;
+  if (is_wanted)
+    log(concat("trace: of the iterations before ", trainer_.iteration(), ", whose ", events.size(),
+               " events are as many as viewers open"));
   const std::filesystem::path file = write_trace(setup_.trace->folder, events, task_.device());
   for (const std::string& line : kernel_table(events)) log(line);
   log(concat("trace: ", file.string()));

@@ -167,6 +167,7 @@ class TrainingRun {
   bool stop_ = false;                // all ranks have agreed to stop
   std::string pause_;                // why the run pauses; empty: it does not
   std::unique_ptr<Trace> trace_;     // while it is taken
+  bool has_traced_ = false;          // it is written
   PhaseSeconds phases_;              // since the last line of Megatron's
   std::optional<RunRecord> record_;  // of the first rank
 };

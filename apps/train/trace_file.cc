@@ -42,6 +42,31 @@ bool is_step(const TraceEvent& event) {
   return event.name.starts_with(kStepInTrace);
 }
 
+// As PyTorch's profiler names them.
+const char* name_in_torch(DType dtype) {
+  switch (dtype) {
+    case DType::fp64:
+      return "double";
+    case DType::bf16:
+      return "c10::BFloat16";
+    case DType::fp16:
+      return "c10::Half";
+    case DType::i32:
+      return "int";
+    default:
+      return "float";
+  }
+}
+
+ordered_json arguments_of(const TraceEvent& event) {
+  ordered_json shapes = ordered_json::array(), types = ordered_json::array();
+  for (const CallOperand& operand : event.operands) {
+    shapes.push_back(operand.shape);
+    types.push_back(name_in_torch(operand.dtype));
+  }
+  return {{"bytes", event.cost.bytes}, {"flops", event.cost.flops}, {"Input Dims", shapes}, {"Input type", types}};
+}
+
 // A name that viewers show for a process or a thread.
 ordered_json name_entry(const char* of, const std::string& name, std::int64_t process) {
   return {{"ph", "M"}, {"name", of}, {"pid", process}, {"tid", process}, {"args", {{"name", name}}}};
@@ -63,8 +88,7 @@ std::string chrome_trace(const std::vector<TraceEvent>& events, Device device, s
                        {"tid", process},
                        {"ts", begin / kNanoPerMicro},
                        {"dur", (end - begin) / kNanoPerMicro}};
-    if (event.kind != TraceEvent::Kind::range)
-      entry["args"] = {{"bytes", event.cost.bytes}, {"flops", event.cost.flops}};
+    if (event.kind != TraceEvent::Kind::range) entry["args"] = arguments_of(event);
     list.push_back(std::move(entry));
   }
   return ordered_json{{"schemaVersion", 1},

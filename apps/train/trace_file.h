@@ -25,7 +25,9 @@ inline constexpr const char* kStepInTrace = "ProfilerStep#";
 
 // Chrome's trace format, which ui.perfetto.dev and chrome://tracing open: an object with "traceEvents", the names of
 // the process and the thread ("ph": "M"), then complete events ("ph": "X") with times in microseconds. One that begins
-// within another ends within it, to the nanosecond.
+// within another ends within it, to the nanosecond. "args" of a kernel or a message: bytes and operations of its cost
+// model, and as PyTorch's profiler has them with record_shapes "Input Dims" and "Input type", one entry an operand. A
+// kernel's operands are the tensors that it reads and those that it writes, workspaces included.
 std::string chrome_trace(const std::vector<TraceEvent>& events, Device device, std::int64_t process);
 
 // Writes FOLDER/HOST_PROCESS.TIME.pt.trace.json, the name that PyTorch's plugin looks for; returns it.

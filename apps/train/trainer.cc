@@ -1,5 +1,6 @@
 #include "apps/train/trainer.h"
 
+#include <charconv>
 #include <cmath>
 #include <exception>
 #include <nlohmann/json.hpp>
@@ -11,12 +12,15 @@
 #include "apps/train/scoring.h"
 #include "comm/whole_tensors.h"
 #include "engine/files/flat_tensors.h"
+#include "engine/files/json.h"
 #include "kernels/common/run.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/grad_norm.h"
 
 namespace isobar {
 namespace {
+
+constexpr std::int64_t kMostUpdates = std::int64_t{1} << 53;
 
 // Takes one pass over the numbers, where they lie.
 bool is_sum_of_squares_finite(const Tensor& flat) {
@@ -89,7 +93,7 @@ bool Trainer::is_captured() const {
 
 double Trainer::lr_after() const {
   if (lr_.by_samples) return lr_.at(applied_samples_);
-  return lr_.at(lr_.counts_skipped() ? iteration_ : optimizer_.updates());
+  return lr_.at(lr_.counts_skipped() ? iteration_ : optimizer_.updates() - earlier_updates_);
 }
 
 Optimizer Trainer::make_optimizer() {
@@ -305,20 +309,39 @@ void Trainer::read_optimizer(const std::filesystem::path& path) {
   task_.parameters().round_to_compute();
 }
 
+void Trainer::take_moments(const std::filesystem::path& path) {
+  const SafetensorsReader file(path);
+  const auto told = file.metadata().find(kUpdatesOfMoments);
+  ISOBAR_CHECK(told != file.metadata().end(), path.string(), " does not say how many updates its moments are of (",
+               kUpdatesOfMoments, " of its metadata)");
+  std::int64_t updates = 0;
+  const char* const end = told->second.data() + told->second.size();
+  const auto [rest, error] = std::from_chars(told->second.data(), end, updates);
+  ISOBAR_CHECK(error == std::errc() && rest == end && updates >= 1 && updates <= kMostUpdates, path.string(), ": ",
+               kUpdatesOfMoments, " of its ", "metadata is ", in_quotes(told->second), ", no number of updates");
+  read_flat(file, task_.parameters(), moments());
+  if (optimizer_.average().defined()) optimizer_.begin_average();  // as the first update would
+  optimizer_.set_updates(updates);
+  earlier_updates_ = updates;
+}
+
 nlohmann::ordered_json Trainer::state() const {
   nlohmann::ordered_json state{{"iteration", iteration_},
                                {"updates", optimizer_.updates()},
                                {"applied_samples", applied_samples_},
                                {"loss_scale", loss_scale_.scale},
                                {"clean_updates", loss_scale_.clean_updates}};
+  if (earlier_updates_ > 0) state["earlier_updates"] = earlier_updates_;
   if (loss_scale_.options.hysteresis > 1) state["overflows_left"] = loss_scale_.overflows_left;
   return state;
 }
 
 void Trainer::set_state(const nlohmann::ordered_json& state) {
   iteration_ = whole_number_in(state, "iteration", 0);
-  optimizer_.set_updates(whole_number_in(state, "updates", 0, iteration_));
-  const std::int64_t as_constant = optimizer_.updates() * options_.batch.global_batch_size;  // of older checkpoints
+  earlier_updates_ = state.contains("earlier_updates") ? whole_number_in(state, "earlier_updates", 0, kMostUpdates) : 0;
+  optimizer_.set_updates(whole_number_in(state, "updates", earlier_updates_, earlier_updates_ + iteration_));
+  const std::int64_t own_updates = optimizer_.updates() - earlier_updates_;
+  const std::int64_t as_constant = own_updates * options_.batch.global_batch_size;  // of older checkpoints
   applied_samples_ = state.contains("applied_samples") ? whole_number_in(state, "applied_samples", 0) : as_constant;
   loss_scale_.scale = number_in(state, "loss_scale", loss_scale_.options.min_loss_scale, LossScale::kMax);
   loss_scale_.clean_updates = whole_number_in(state, "clean_updates", 0, loss_scale_.options.loss_scale_window - 1);

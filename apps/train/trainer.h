@@ -53,6 +53,9 @@ struct TrainerOptions {
   LossScaleOptions loss_scale = {};
 };
 
+// In the metadata of a file of moments (Trainer::take_moments).
+inline constexpr const char* kUpdatesOfMoments = "isobar.updates";
+
 class Trainer {
  public:
   // Every rank of `parallel` makes one, and makes its steps at the same time; of parts of the model that several ranks
@@ -135,6 +138,11 @@ class Trainer {
   // ones, when it is read.
   void write_optimizer(const std::filesystem::path& path) const;
   void read_optimizer(const std::filesystem::path& path);
+  // Before the first step: Adam goes on from moments of another run, "m.NAME" and "v.NAME" of every parameter that is
+  // trained, which a tool has written (tools/megatron_checkpoint.py). The number of their updates, for the bias
+  // corrections, is in the file's metadata, as kUpdatesOfMoments. Rates, decay and loss scale begin anew. Error naming
+  // what the file lacks.
+  void take_moments(const std::filesystem::path& path);
   nlohmann::ordered_json state() const;
   // Error naming the key that is missing or says what cannot be.
   void set_state(const nlohmann::ordered_json& state);
@@ -158,6 +166,7 @@ class Trainer {
   LearningRate lr_;
   WeightDecay decay_;
   std::int64_t applied_samples_ = 0;  // of the updates that were applied
+  std::int64_t earlier_updates_ = 0;  // of Adam's, those that the moments had before this run
   LossScale loss_scale_;
   std::int64_t iteration_ = 0;
   bool is_averaged_ = false;  // the model's weights are the averaged ones, and these lie in their place

@@ -40,8 +40,8 @@ void TrainingWindows::read(const SampleKey& key, std::span<void* const> to) cons
   std::copy_n(text_->ids.begin() + begin, length_ + 1, static_cast<std::int32_t*>(to[0]));
 }
 
-WholeTextWindows::WholeTextWindows(std::shared_ptr<const TokenText> text, std::int64_t length)
-    : text_(std::move(text)), length_(length) {
+WholeTextWindows::WholeTextWindows(std::shared_ptr<const TokenText> text, std::int64_t length, std::int64_t most)
+    : text_(std::move(text)), length_(length), most_(most) {
   ISOBAR_CHECK(text_->size() >= 2, text_->name, ": a text of ", text_->size(),
                " tokens is too short: no token follows another");
 }

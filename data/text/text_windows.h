@@ -6,7 +6,9 @@
 //                shorter than T; the rest of its targets do not count
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -46,17 +48,18 @@ class TrainingWindows : public Dataset {
 // (kernels/cross_entropy.h).
 class WholeTextWindows : public Dataset {
  public:
-  // Error for a text of fewer than 2 tokens.
-  WholeTextWindows(std::shared_ptr<const TokenText> text, std::int64_t length);
+  // The first `most` windows, or all. Error for a text of fewer than 2 tokens.
+  WholeTextWindows(std::shared_ptr<const TokenText> text, std::int64_t length,
+                   std::int64_t most = std::numeric_limits<std::int64_t>::max());
 
   std::string name() const override { return text_->name; }
-  std::int64_t samples() const override { return (text_->size() - 2) / length_ + 1; }
+  std::int64_t samples() const override { return std::min((text_->size() - 2) / length_ + 1, most_); }
   std::vector<TensorSpec> layout() const override;
   void read(const SampleKey& key, std::span<void* const> to) const override;
 
  private:
   std::shared_ptr<const TokenText> text_;
-  std::int64_t length_;
+  std::int64_t length_, most_;
 };
 
 // The first part of a text and the rest, which has `fraction` of the characters (code points) and is rounded up.

@@ -80,4 +80,25 @@ void TokenSamples::read(const SampleKey& key, std::span<void* const> to) const {
   }
 }
 
+double share_of_pairs_seen(const Dataset& samples, std::int64_t most) {
+  const std::vector<TensorSpec> layout = samples.layout();
+  const auto found = std::ranges::find(layout, "key_begin", &TensorSpec::name);
+  if (found == layout.end()) return 1;
+  std::vector<std::vector<std::int32_t>> tensors;
+  std::vector<void*> to;
+  for (const TensorSpec& spec : layout) tensors.emplace_back(static_cast<std::size_t>(spec.shape.at(0)));
+  for (auto& tensor : tensors) to.push_back(tensor.data());
+  const std::vector<std::int32_t>& begins = tensors[static_cast<std::size_t>(found - layout.begin())];
+  const std::int64_t count = std::min(most, samples.samples());
+  double seen = 0, causal = 0;
+  for (std::int64_t k = 0; k < count; ++k) {
+    samples.read({.sample = k * samples.samples() / count}, to);
+    for (std::size_t i = 0; i < begins.size(); ++i) {
+      seen += static_cast<double>(i + 1) - begins[i];
+      causal += static_cast<double>(i + 1);
+    }
+  }
+  return seen / causal;
+}
+
 }  // namespace isobar

@@ -50,4 +50,8 @@ class TokenSamples : public Dataset {
   std::int64_t samples_ = 0;
 };
 
+// Of the pairs of a token and one that it may see in a causal sample, T·(T + 1)/2, those within one document: the mean
+// over `most` samples at most, evenly spaced. 1 of samples without "key_begin".
+double share_of_pairs_seen(const Dataset& samples, std::int64_t most = 256);
+
 }  // namespace isobar

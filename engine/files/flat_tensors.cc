@@ -60,19 +60,21 @@ Tensor read_part(const TensorReader& file, const TensorInfo& info, const FlatBuf
   });
 }
 
-// Error if the file does not have the buffer's tensor of this parameter, or if its numbers are not finite.
+// Error if the file does not have the buffer's tensor of this parameter.
 void check_tensor(const TensorReader& file, const FlatBuffer& buffer, const NamedParameter& p) {
   const std::string name = buffer.prefix + p.name, path = file.path().string();
   const TensorInfo* tensor = file.find(name);
   ISOBAR_CHECK(tensor != nullptr, path, ": tensor ", name, " is missing");
   ISOBAR_CHECK(tensor->shape == p.full_shape, path, ": tensor ", name, " has shape ", to_string(tensor->shape),
                ", not ", to_string(p.full_shape));
-  ISOBAR_CHECK(is_finite(read_part(file, *tensor, buffer, p)), path, ": tensor ", name,
-               " holds numbers that are not finite");
 }
 
+// Error if its numbers are not finite.
 void read_tensor(const TensorReader& file, const FlatBuffer& buffer, const NamedParameter& p) {
-  values_of(buffer, held_part(buffer, p)).copy_from(read_part(file, *file.find(buffer.prefix + p.name), buffer, p));
+  const std::string name = buffer.prefix + p.name;
+  const Tensor part = read_part(file, *file.find(name), buffer, p);
+  ISOBAR_CHECK(is_finite(part), file.path().string(), ": tensor ", name, " holds numbers that are not finite");
+  values_of(buffer, held_part(buffer, p)).copy_from(part);
 }
 
 }  // namespace

@@ -46,9 +46,10 @@ using WholeTensor = std::function<Tensor(const FlatBuffer& buffer, const NamedPa
 void write_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers,
                 const Metadata& metadata, const WholeTensor& whole);
 
-// Reads the elements that the buffers hold, and converts them from the file's floating dtype. Error for a tensor that
-// is missing, unknown, of a wrong shape, or has a number that is not finite; the Error names it, and the buffers do not
-// change. Reads no other part of the file, but for the rest of a row where memory has another order.
+// Reads the elements that the buffers hold, once, and converts them from the file's floating dtype. Error for a tensor
+// that is missing, unknown or of a wrong shape, before anything is read, and for one that has a number that is not
+// finite: the buffers then have tensors of the file and their own. The Error names the tensor. Reads no other part of
+// the file, but for the rest of a row where memory has another order.
 void read_flat(const TensorReader& file, const Parameters& parameters, const FlatBuffers& buffers);
 void read_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers);
 

@@ -84,9 +84,14 @@ void check_limits(const char* what, const Tensor& limits, const AttentionShape& 
                  " to ", of[i + 1], " at query ", i % s.q_tokens, " of sample ", i / s.q_tokens);
 }
 
-AttentionKeys pointers_of(const KeyIntervals& keys) {
+// In a trace the pairs that the intervals leave are counted, if the host has them.
+AttentionKeys keys_of(const AttentionBlock& a) {
   const auto pointer = [](const Tensor& limits) { return limits.defined() ? limits.data_as<std::int32_t>() : nullptr; };
-  return {pointer(keys.begin), pointer(keys.end)};
+  AttentionKeys keys{pointer(a.keys.begin), pointer(a.keys.end), a.keys.share};
+  if (trace_of_thread != nullptr && a.device() == Device{} && keys.are_limited())
+    keys.share =
+        attention_share({.shape = a.shape, .causal = a.causal, .window = a.window, .dropout = {}, .keys = keys});
+  return keys;
 }
 
 }  // namespace
@@ -133,7 +138,7 @@ void run_attention(const AttentionBlock& a, const Tensor& o, const Tensor& lse) 
               .k_stride = stride_of(a.k),
               .v_stride = stride_of(a.v),
               .o_stride = o.size(1),
-              .keys = pointers_of(a.keys)},
+              .keys = keys_of(a)},
              current_stream());
 }
 
@@ -171,7 +176,7 @@ void run_attention_backward(const AttentionBlock& a, const Tensor& o, const Tens
               .dq_mode = dq_mode,
               .dkv_mode = dkv_mode,
               .workspace = scratch.data(),
-              .keys = pointers_of(a.keys)},
+              .keys = keys_of(a)},
              current_stream());
 }
 

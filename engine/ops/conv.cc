@@ -85,37 +85,48 @@ Shape result_shape(const Tensor& x, const ConvShape& shape, std::int64_t ConvAxi
 
 // ---- the kernels ----------------------------------------------------------------------------------------------------
 
+// How large a workspace must be follows from the arguments without one.
+template <class Arguments>
+Arguments with_workspace(Arguments a, const Tensor& scratch) {
+  a.workspace = scratch.defined() ? scratch.data() : nullptr;
+  return a;
+}
+
 void fwd(const ConvShape& shape, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& y,
          Pointwise activation, bool tf32) {
-  ConvFwdArgs a{.shape = shape,
-                .dtype = x.dtype(),
-                .out_dtype = y.dtype(),
-                .x = x.data(),
-                .weight = weight.data(),
-                .bias = bias.defined() ? bias.data() : nullptr,
-                .y = y.data(),
-                .activation = activation,
-                .tf32 = tf32};
-  const Tensor scratch = workspace(conv_fwd_workspace(a), x.device());
-  a.workspace = scratch.data();
-  ISOBAR_RUN(x.device(), conv_fwd, a, current_stream());
+  const auto arguments = [&](const Tensor& scratch) {
+    ConvFwdArgs a{.shape = shape,
+                  .dtype = x.dtype(),
+                  .out_dtype = y.dtype(),
+                  .x = x.data(),
+                  .weight = weight.data(),
+                  .bias = bias.defined() ? bias.data() : nullptr,
+                  .y = y.data(),
+                  .activation = activation,
+                  .tf32 = tf32};
+    return with_workspace(a, scratch);
+  };
+  const Tensor scratch = workspace(conv_fwd_workspace(arguments({})), x.device());
+  ISOBAR_RUN(x.device(), conv_fwd, arguments(scratch), current_stream());
 }
 
 void bwd_data(const ConvShape& shape, const Tensor& dy, const Tensor& weight, const Tensor& bias, const Tensor& dx,
               Grad mode, Pointwise activation, bool tf32) {
-  ConvBwdDataArgs a{.shape = shape,
-                    .dtype = dy.dtype(),
-                    .out_dtype = dx.dtype(),
-                    .dy = dy.data(),
-                    .weight = weight.data(),
-                    .bias = bias.defined() ? bias.data() : nullptr,
-                    .dx = dx.data(),
-                    .activation = activation,
-                    .mode = mode,
-                    .tf32 = tf32};
-  const Tensor scratch = workspace(conv_bwd_data_workspace(a), dy.device());
-  a.workspace = scratch.data();
-  ISOBAR_RUN(dy.device(), conv_bwd_data, a, current_stream());
+  const auto arguments = [&](const Tensor& scratch) {
+    ConvBwdDataArgs a{.shape = shape,
+                      .dtype = dy.dtype(),
+                      .out_dtype = dx.dtype(),
+                      .dy = dy.data(),
+                      .weight = weight.data(),
+                      .bias = bias.defined() ? bias.data() : nullptr,
+                      .dx = dx.data(),
+                      .activation = activation,
+                      .mode = mode,
+                      .tf32 = tf32};
+    return with_workspace(a, scratch);
+  };
+  const Tensor scratch = workspace(conv_bwd_data_workspace(arguments({})), dy.device());
+  ISOBAR_RUN(dy.device(), conv_bwd_data, arguments(scratch), current_stream());
 }
 
 // The kernel writes in the accumulator's type: into the buffer of a parameter where it has that, else into one of its
@@ -127,16 +138,18 @@ void bwd_weight(Gradients& gradients, const Tensor& weight, const ConvShape& sha
   const bool into_leaf = weight.leaf() && weight.leaf()->grad.dtype() == dtype;
   const Gradients::Slot slot =
       into_leaf ? gradients.slot(weight) : Gradients::Slot{gradient_like(weight, dtype), Grad::overwrite};
-  ConvBwdWeightArgs a{.shape = shape,
-                      .dtype = x.dtype(),
-                      .x = x.data(),
-                      .dy = dy.data(),
-                      .dweight = slot.tensor.data(),
-                      .mode = slot.mode,
-                      .tf32 = tf32};
-  const Tensor scratch = workspace(conv_bwd_weight_workspace(a), x.device());
-  a.workspace = scratch.data();
-  ISOBAR_RUN(x.device(), conv_bwd_weight, a, current_stream());
+  const auto arguments = [&](const Tensor& scratch) {
+    ConvBwdWeightArgs a{.shape = shape,
+                        .dtype = x.dtype(),
+                        .x = x.data(),
+                        .dy = dy.data(),
+                        .dweight = slot.tensor.data(),
+                        .mode = slot.mode,
+                        .tf32 = tf32};
+    return with_workspace(a, scratch);
+  };
+  const Tensor scratch = workspace(conv_bwd_weight_workspace(arguments({})), x.device());
+  ISOBAR_RUN(x.device(), conv_bwd_weight, arguments(scratch), current_stream());
   if (!into_leaf) gradients.give(weight, slot.tensor);
 }
 

@@ -9,12 +9,6 @@
 namespace isobar {
 namespace {
 
-void run_add(const void* a, DType a_dtype, const void* b, DType b_dtype, void* y, DType y_dtype, std::int64_t n,
-             Device device) {
-  ISOBAR_RUN(device, add, {.n = n, .a_dtype = a_dtype, .b_dtype = b_dtype, .y_dtype = y_dtype, .a = a, .b = b, .y = y},
-             current_stream());
-}
-
 // y = mask(x). The backward pass draws the same mask again from its key: no mask is kept.
 template <class Mask>
 Tensor apply_mask(const char* op, const Tensor& x, float p, const Mask& mask) {
@@ -68,7 +62,15 @@ Tensor add(const Tensor& a, const Tensor& b) {
   check_operands("add", {{"the first term", a}, {"the second", b}});
   ISOBAR_CHECK(a.numel() == b.numel(), "add: ", to_string(a.shape()), " and ", to_string(b.shape()), " differ");
   Tensor y = Tensor::empty(a.shape(), a.dtype(), a.device());
-  run_add(a.data(), a.dtype(), b.data(), b.dtype(), y.data(), y.dtype(), y.numel(), y.device());
+  ISOBAR_RUN(y.device(), add,
+             {.n = y.numel(),
+              .a_dtype = a.dtype(),
+              .b_dtype = b.dtype(),
+              .y_dtype = y.dtype(),
+              .a = a.data(),
+              .b = b.data(),
+              .y = y.data()},
+             current_stream());
   Tape::record("add", {&a, &b}, {}, {&y},
                [a = Target(a), b = Target(b)](Gradients& gradients, const std::vector<Tensor>& dy) {
                  if (b.tracked()) gradients.give(b, copy_of(dy[0], b.dtype).view(b.shape));

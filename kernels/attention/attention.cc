@@ -1,6 +1,7 @@
 // The checks of arguments that both implementations of attention make.
 #include "kernels/attention/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 
@@ -49,6 +50,21 @@ AttentionFwdArgs checked_attention(const AttentionFwdArgs& arguments) {
   check_output("attention_fwd", "o", a.o_dtype, a.dtype);
   a.window = checked("attention_fwd", a.window, a.shape);
   return a;
+}
+
+double attention_share(const AttentionFwdArgs& a) {
+  const AttentionShape& s = a.shape;
+  const std::int64_t diagonal = attention_diagonal(a), first_key = a.window.keys.first;
+  double causal = 0, seen = 0;
+  for (std::int64_t b = 0; b < s.batch; ++b)
+    for (std::int64_t i = 0; i < s.q_tokens; ++i) {
+      const std::int64_t at = b * s.q_tokens + i, all = std::clamp<std::int64_t>(i + diagonal + 1, 0, s.kv_tokens);
+      const std::int64_t begin = a.keys.begin != nullptr ? std::max<std::int64_t>(a.keys.begin[at] - first_key, 0) : 0;
+      const std::int64_t end = a.keys.end != nullptr ? std::min(a.keys.end[at] - first_key, all) : all;
+      causal += static_cast<double>(all);
+      seen += static_cast<double>(std::max<std::int64_t>(end - begin, 0));
+    }
+  return causal > 0 ? seen / causal : 1;
 }
 
 AttentionBwdArgs checked_attention(const AttentionBwdArgs& arguments) {

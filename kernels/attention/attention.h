@@ -29,8 +29,8 @@
 //   keys          query i of sample b sees the keys key_begin[b,i] <= j < key_end[b,i] only, of those that `causal`
 //                 leaves it; null: from the first one, to the last one. Neither decreases with i: the queries of a key
 //                 are an interval too. Packed documents, lengths of samples and sliding windows are such
-//                 intervals. Tiles outside are skipped. NaN in hidden keys as with causal. The cost model does not know
-//                 the intervals, and counts as without them
+//                 intervals. Tiles outside are skipped. NaN in hidden keys as with causal. The cost model cannot look
+//                 at them, on a GPU: their share says how many pairs they leave
 //   tf32          lets a GPU round fp32 operands, P and dS to 10 mantissa bits before they enter a product, since its
 //                 tensor cores need it. The rounding of q and k is then an error of the scores and of lse. The CPU and
 //                 other dtypes ignore it
@@ -73,6 +73,7 @@ struct AttentionWindow {
 struct AttentionKeys {
   const std::int32_t* begin = nullptr;
   const std::int32_t* end = nullptr;
+  double share = 1;  // of the pairs that `causal` leaves, those that the intervals leave; for the cost model alone
 
   constexpr bool are_limited() const { return begin != nullptr || end != nullptr; }
 };
@@ -143,6 +144,9 @@ constexpr std::size_t attention_bwd_workspace(const AttentionShape& s, DType dty
 AttentionFwdArgs checked_attention(const AttentionFwdArgs& a);
 AttentionBwdArgs checked_attention(const AttentionBwdArgs& a);
 
+// The share of these keys, from limits that the host can read. 1 where `causal` leaves no pair.
+double attention_share(const AttentionFwdArgs& a);
+
 // The number of pairs of a query and a key that it sees.
 template <class Attention>
 constexpr double attention_pairs(const Attention& a) {
@@ -151,13 +155,19 @@ constexpr double attention_pairs(const Attention& a) {
   double pairs = 0;
   for (std::int64_t i = 0; i < s.q_tokens; ++i)
     pairs += static_cast<double>(std::clamp<std::int64_t>(i + diagonal + 1, 0, s.kv_tokens));
-  return static_cast<double>(s.batch) * static_cast<double>(s.heads) * pairs;
+  return static_cast<double>(s.batch) * static_cast<double>(s.heads) * pairs * a.keys.share;
+}
+// Bytes of the limits, which are read once: their heads share them.
+template <class Attention>
+constexpr double attention_limit_bytes(const Attention& a) {
+  const double limits = (a.keys.begin != nullptr ? 1 : 0) + (a.keys.end != nullptr ? 1 : 0);
+  return limits * sizeof(std::int32_t) * static_cast<double>(a.shape.batch) * static_cast<double>(a.shape.q_tokens);
 }
 constexpr Cost attention_fwd_cost(const AttentionFwdArgs& a) {
   const double q = static_cast<double>(a.shape.batch) * a.shape.heads * a.shape.q_tokens;
   const double kv = static_cast<double>(a.shape.batch) * a.shape.heads * a.shape.kv_tokens;
   const double h = a.shape.head_size;
-  return {.bytes = ((q + 2 * kv) * size_of(a.dtype) + q * size_of(a.o_dtype)) * h + 4 * q,
+  return {.bytes = ((q + 2 * kv) * size_of(a.dtype) + q * size_of(a.o_dtype)) * h + 4 * q + attention_limit_bytes(a),
           .flops = 4 * attention_pairs(a) * h};
 }
 constexpr Cost attention_bwd_cost(const AttentionBwdArgs& a) {
@@ -168,7 +178,7 @@ constexpr Cost attention_bwd_cost(const AttentionBwdArgs& a) {
   return {
       .bytes =
           ((2 * q + 2 * kv) * size_of(a.dtype) + q * size_of(a.o_dtype) + (dq + 2 * dkv) * size_of(a.grad_dtype)) * h +
-          4 * q,
+          4 * q + attention_limit_bytes(a),
       .flops = 10 * attention_pairs(a) * h};
 }
 

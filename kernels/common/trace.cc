@@ -25,6 +25,13 @@ void Trace::open(TraceEvent::Kind kind, const std::string& name) {
   events_[open_.back()].begin = now(kind);
 }
 
+void Trace::describe(const Cost& cost, CallOperands operands) {
+  TraceEvent& event = events_[open_.back()];
+  event.cost = cost;
+  event.operands = std::move(operands);
+  event.begin = now(event.kind);
+}
+
 void Trace::close() {
   if (open_.empty()) return;  // of a range that was open before the trace began
   TraceEvent& event = events_[open_.back()];

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/common/cost.h"
+#include "kernels/common/operands.h"
 
 namespace isobar {
 
@@ -20,6 +22,8 @@ struct TraceEvent {
   std::string name;
   double begin = 0, seconds = 0;  // since the trace began
   Cost cost = {};                 // of a kernel by its cost model; of a message its bytes
+  // Of a kernel the tensors that it reads and writes, in the order of its arguments; of a message what this rank gives.
+  CallOperands operands = {};
 };
 
 // As long as it lives, it is the trace of this thread. A GPU runs behind its host: `wait` waits for it, whenever the
@@ -32,12 +36,15 @@ class Trace {
   Trace& operator=(const Trace&) = delete;
 
   void open(TraceEvent::Kind kind, const std::string& name);
-  // Of the innermost event that is open.
-  void set_cost(const Cost& cost) { events_[open_.back()].cost = cost; }
+  // Of the innermost event that is open, which begins now: what it took to describe it is not its time.
+  void describe(const Cost& cost, CallOperands operands);
   void close();
 
   // In the order of their beginnings.
   const std::vector<TraceEvent>& events() const { return events_; }
+  // Whether it should end: viewers open files of some hundred MB, and an event takes a few hundred bytes there.
+  bool is_full() const { return events_.size() >= kMostEvents; }
+  static constexpr std::size_t kMostEvents = 500'000;
 
  private:
   double now(TraceEvent::Kind kind) const;
@@ -64,7 +71,7 @@ class TracedCall {
   TracedCall& operator=(const TracedCall&) = delete;
 
   bool is_on() const { return trace_ != nullptr; }
-  void set_cost(const Cost& cost) const { trace_->set_cost(cost); }
+  void describe(const Cost& cost, CallOperands operands) const { trace_->describe(cost, std::move(operands)); }
 
  private:
   Trace* trace_;

@@ -55,7 +55,10 @@ Tensor targets_of(const Batch& batch, const TextInfo& info, const std::vector<Pa
 // Where the tokens stand, of samples whose documents do not see each other, or whose positions begin anew in each.
 TokenPlaces places_of(const Batch& batch, const TextInfo& info, const std::vector<Part>& tokens) {
   TokenPlaces places;
-  if (batch.contains("key_begin")) places.key_begin = samples_of(batch, "key_begin", {info.seq_length});
+  if (batch.contains("key_begin")) {
+    places.key_begin = samples_of(batch, "key_begin", {info.seq_length});
+    places.key_share = info.share_of_pairs;
+  }
   if (!batch.contains("position")) return places;
   const Tensor all = samples_of(batch, "position", {info.seq_length});
   places.position = is_whole(tokens, info) ? all : columns_of(all, tokens, 0);

@@ -29,6 +29,7 @@ struct TextInfo {
   std::int64_t most_samples = 0;  // the largest number of samples that have it
   bool ignores_targets = false;   // whether training samples have targets that do not count
   bool resets_positions = false, resets_attention = false;  // whether they have "position", "key_begin"
+  double share_of_pairs = 1;  // that documents leave of a causal sample's: data/text/token_samples.h
   // How many rows of logits a training pass makes at a time; 0: all, which are kept; null: as many as take the memory
   // of two blocks, all if that is enough.
   std::optional<std::int64_t> loss_rows = {};

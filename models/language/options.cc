@@ -58,8 +58,8 @@ KeyTable TextOptions::keys() {
            .within(1, kMaxTextSamples)
            .free_on_resume(),
        key("eval_iters", eval_iters,
-           "batches of token files that a validation and the test take, always the same; null: every sample; 0: there "
-           "is neither")
+           "batches that a validation and the test take, always the same (of a text the first ones, at most all); "
+           "null: every sample; 0: there is neither. isobar evaluate judges every sample")
            .within(0, kMaxEvaluation)
            .free_on_resume(),
        key("data_seed", data_seed, "decides the order of token files; the same in Megatron-LM (its seed)")

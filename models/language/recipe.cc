@@ -1,13 +1,16 @@
 #include "models/language/recipe.h"
 
+#include <iomanip>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "data/no_samples.h"
 #include "data/text/byte_tokenizer.h"
 #include "data/text/character_tokenizer.h"
 #include "data/text/text_data.h"
 #include "data/text/token_file.h"
+#include "data/text/token_samples.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
@@ -28,8 +31,27 @@ void add_training_facts(const TextOptions& options, TextInfo& info) {
   info.loss_rows = options.loss_rows;
 }
 
+// "attention sees 12.3 % of the causal pairs, ...".
+std::string sentence_on_pairs(double share) {
+  std::ostringstream out;
+  out << "attention sees " << std::fixed << std::setprecision(1) << 100 * share
+      << " % of the causal pairs, those within one document";
+  return out.str();
+}
+
+// Whether the files are there that tell how long documents are.
+bool are_documents_there(const TextOptions& options) {
+  for (const std::string& file : {options.vocab_file, options.merge_file, options.tokenizer_model})
+    if (!file.empty() && !fs::exists(file)) return false;
+  if (options.mock_data) return true;
+  for (const std::string& word : options.data_path.empty() ? options.train_token_path.words : options.data_path.words)
+    if (!is_number(word) && !fs::exists(token_prefix(word) + ".idx")) return false;
+  return true;
+}
+
 TextInfo trained_info(const Tokenizer& tokenizer, const TextOptions& options, const LanguageSets& sets) {
   TextInfo info = text_info(tokenizer, *options.vocab_size, options.seq_length);
+  info.share_of_pairs = share_of_pairs_seen(*sets.of(DataSplit::train));
   info.trained_on = sets.trained_on;
   info.trained_on_counted = sets.trained_on_counted;
   info.order = sets.order;
@@ -46,8 +68,8 @@ TextInfo trained_text_of(const GivenWeights& weights) {
 // A language model of which only the sizes are known.
 class LanguageOnShapes : public TaskSource {
  public:
-  LanguageOnShapes(std::shared_ptr<const NetworkRecipe> network, const TextInfo& info)
-      : network_(std::move(network)), info_(info) {}
+  LanguageOnShapes(std::shared_ptr<const NetworkRecipe> network, const TextInfo& info, std::string note)
+      : network_(std::move(network)), info_(info), note_(std::move(note)) {}
 
   std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device,
                                   const Parallel& parallel) const override {
@@ -63,10 +85,12 @@ class LanguageOnShapes : public TaskSource {
     add("target", info_.ignores_targets);
     return layout;
   }
+  std::string note_on_cost() const override { return note_; }
 
  private:
   const std::shared_ptr<const NetworkRecipe> network_;
   const TextInfo info_;
+  const std::string note_;
 };
 
 }  // namespace
@@ -128,6 +152,11 @@ void LanguageRecipe::fill_without_data(KeyOrigins& origins) {
   network_->fill(language_ports({.vocabulary = *text.vocab_size, .seq_length = text.seq_length}), filler);
 }
 
+// Of a validation, and of the test.
+std::int64_t LanguageRecipe::judged_samples(std::int64_t global_batch_size) const {
+  return text.eval_iters ? *text.eval_iters * global_batch_size : kAllSamples;
+}
+
 // Of a run on token files: as many training samples as the run takes, unless the config says how many there are.
 std::array<std::int64_t, 3> LanguageRecipe::samples_of_sets(KeyOrigins& origins, const OpenRequest& request) {
   ISOBAR_CHECK(
@@ -139,7 +168,7 @@ std::array<std::int64_t, 3> LanguageRecipe::samples_of_sets(KeyOrigins& origins,
                  *request.iterations, " batches of ", batch, " samples, more than can be put in order");
     KeyFiller(origins).fill("train_samples", text.train_samples, *request.iterations * batch);
   }
-  const std::int64_t judged = text.eval_iters ? *text.eval_iters * batch : kAllSamples;
+  const std::int64_t judged = judged_samples(batch);
   const bool has_test = !text.has_paths_of_sets() || !text.test_token_path.empty();
   return {*text.train_samples, judged, has_test ? judged : 0};
 }
@@ -151,11 +180,13 @@ std::unique_ptr<OpenedRecipe> LanguageRecipe::open(KeyOrigins& origins, const Op
   std::vector<std::string> sentences;
   if (const std::string filled = fill(*tokenizer, origins); !filled.empty())
     sentences.push_back("from the data: " + filled);
-  LanguageSets sets = text.reads_documents() ? open_token_files(text, *tokenizer, samples_of_sets(origins, request))
-                                             : open_texts(text, whole, *tokenizer);
+  LanguageSets sets = text.reads_documents()
+                          ? open_token_files(text, *tokenizer, samples_of_sets(origins, request))
+                          : open_texts(text, whole, *tokenizer, judged_samples(request.global_batch_size));
   if (sets.of(DataSplit::valid) == nullptr)  // eval_iters 0
     sets.sets[1] = std::make_unique<NoSamples>("no validation set", sets.of(DataSplit::train)->layout());
   const TextInfo info = trained_info(*tokenizer, text, sets);
+  if (info.resets_attention) sets.notes.push_back(sentence_on_pairs(info.share_of_pairs));
   return std::make_unique<OpenedLanguage>(network_, std::move(sets), info, std::move(sentences));
 }
 
@@ -167,7 +198,16 @@ std::unique_ptr<TaskSource> LanguageRecipe::on_shapes() const {
   ISOBAR_CHECK(text.vocab_size, "the number of tokens is left to the data; set vocab_size");
   TextInfo info{.vocabulary = *text.vocab_size, .seq_length = text.seq_length};
   add_training_facts(text, info);
-  return std::make_unique<LanguageOnShapes>(network_, info);
+  std::string note;
+  if (info.resets_attention && are_documents_there(text)) {
+    const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(tokenizer_options(text));
+    const LanguageSets sets = open_token_files(text, *tokenizer, {text.train_samples.value_or(kAllSamples), 0, 0});
+    info.share_of_pairs = share_of_pairs_seen(*sets.of(DataSplit::train));
+    note = sentence_on_pairs(info.share_of_pairs);
+  } else if (info.resets_attention) {
+    note = "attention sees all causal pairs in this prediction: no token files tell how long documents are";
+  }
+  return std::make_unique<LanguageOnShapes>(network_, info, std::move(note));
 }
 
 std::unique_ptr<LanguageModel> LanguageRecipe::trained_model(const GivenWeights& weights, const ComputeOptions& compute,
@@ -224,6 +264,9 @@ OpenedLanguageSplit::OpenedLanguageSplit(std::shared_ptr<const NetworkRecipe> ne
     : network_(std::move(network)), info_(trained_text_of(weights)) {
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options, info_);
   info_ = text_info(*tokenizer, info_.vocabulary, options.seq_length);
+  if (options.eval_iters && split != DataSplit::train)
+    note_ = concat("every sample of the ", name_of_set(split), " is judged; the run's eval_iters took ",
+                   *options.eval_iters, *options.eval_iters == 1 ? " batch" : " batches");
   if (!options.reads_documents()) {
     samples_ = open_text(options, split, *tokenizer);
     return;

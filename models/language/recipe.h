@@ -29,7 +29,8 @@ class LanguageRecipe : public Recipe {
   // vocab_size where the tokenizer has always as many, and the network's keys that follow from it and seq_length.
   void fill_without_data(KeyOrigins& origins) override;
   std::unique_ptr<OpenedSplit> open_split(DataSplit split, const GivenWeights& weights) const override;
-  // Error if vocab_size is left to the data.
+  // Error if vocab_size is left to the data. With reset_attention_mask token files are read, if they are there: they
+  // tell how much attention has to do.
   std::unique_ptr<TaskSource> on_shapes() const override;
   // The model that given weights are to be read into; no text is opened. Every key has a value.
   std::unique_ptr<LanguageModel> trained_model(const GivenWeights& weights, const ComputeOptions& compute,
@@ -37,6 +38,7 @@ class LanguageRecipe : public Recipe {
 
  private:
   std::string fill(const Tokenizer& tokenizer, KeyOrigins& origins);
+  std::int64_t judged_samples(std::int64_t global_batch_size) const;
   std::array<std::int64_t, 3> samples_of_sets(KeyOrigins& origins, const OpenRequest& request);
 
   std::shared_ptr<NetworkRecipe> network_;
@@ -74,11 +76,13 @@ class OpenedLanguageSplit : public OpenedSplit {
                       const GivenWeights& weights);
 
   const Dataset& samples() const override { return *samples_; }
+  std::string note() const override { return note_; }
   std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const override;
 
  private:
   const std::shared_ptr<const NetworkRecipe> network_;
   TextInfo info_;
+  std::string note_;
   std::unique_ptr<const Dataset> samples_;
 };
 

@@ -1,6 +1,7 @@
 #include "models/language/sets.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <set>
 #include <span>
@@ -68,14 +69,16 @@ std::unique_ptr<Tokenizer> tokenizer_for(const TextOptions& options, const std::
   return std::make_unique<CharacterTokenizer>(characters);
 }
 
-LanguageSets open_texts(const TextOptions& options, const std::string& text, const Tokenizer& tokenizer) {
+LanguageSets open_texts(const TextOptions& options, const std::string& text, const Tokenizer& tokenizer,
+                        std::int64_t judged) {
   LanguageSets opened;
   const auto trained = tokens_of(options, DataSplit::train, text, tokenizer);
   opened.sets[0] = std::make_unique<TrainingWindows>(trained, options.seq_length);
   for (const DataSplit split : {DataSplit::valid, DataSplit::test})
-    if (split == DataSplit::valid || !options.test_text_path.empty())
+    if (judged != 0 && (split == DataSplit::valid || !options.test_text_path.empty()))
       opened.sets[static_cast<std::size_t>(split)] =
-          std::make_unique<WholeTextWindows>(tokens_of(options, split, text, tokenizer), options.seq_length);
+          std::make_unique<WholeTextWindows>(tokens_of(options, split, text, tokenizer), options.seq_length,
+                                             judged == kAllSamples ? std::numeric_limits<std::int64_t>::max() : judged);
   opened.trained_on = fingerprint_text(xxh64(std::as_bytes(std::span(trained->ids))));
   return opened;
 }

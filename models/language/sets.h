@@ -35,8 +35,10 @@ std::unique_ptr<Tokenizer> tokenizer_for(const TextOptions& options, const std::
 // The files of the tokenizer that the options name; of a kind.
 TokenizerOptions tokenizer_options(const TextOptions& options);
 
-// All sets that the config names, of text.
-LanguageSets open_texts(const TextOptions& options, const std::string& text, const Tokenizer& tokenizer);
+// All sets that the config names, of text; of those that judge the first `judged` samples, all (kAllSamples), or none
+// (0: they are not opened).
+LanguageSets open_texts(const TextOptions& options, const std::string& text, const Tokenizer& tokenizer,
+                        std::int64_t judged);
 // One set. Error if the config names no such set.
 std::unique_ptr<const Dataset> open_text(const TextOptions& options, DataSplit split, const Tokenizer& tokenizer);
 

@@ -73,7 +73,7 @@ Tensor Attention::heads(const Tensor& qkv, Pass& pass) const {
       .dropout = pass.rate(spec_.attention_dropout),
       .key = pass.next_mask(),
       .window = {.samples = pass.window(), .heads = {heads_.begin, spec_.heads}, .queries = {}, .keys = {}},
-      .keys = {.begin = pass.places().key_begin}};
+      .keys = {.begin = pass.places().key_begin, .share = pass.places().key_share}};
   if (pass.cache() != nullptr && pass.cache()->is_step())
     return pass.cache()->attend(qkv, pass.stage_number(), options);
   if (pass.cache() != nullptr) pass.cache()->keep(qkv, pass.stage_number());

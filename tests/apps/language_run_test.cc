@@ -291,6 +291,29 @@ TEST_CASE("a run on token files learns, and resumes with the same bits, by the s
       here.command("evaluate --split test --device cpu --threads 1 --weights " + here.path("whole").string());
   here.done(judged);
   CHECK_THAT(judged.out, ContainsSubstring("bits per byte"));
+  CHECK_THAT(judged.out,
+             ContainsSubstring("every sample of the test set is judged; the run's eval_iters took 2 batches\n"));
+}
+
+TEST_CASE("mesh: the cost of attention over packed documents follows from their files") {
+  const Texts here;
+  const std::string prefix = write_documents(here);
+  const auto mesh = [&](const std::string& more) {
+    const Outcome outcome = here.command(
+        "mesh --config wikitext --set tokenizer=bytes --set vocab_file= --set merge_file= --set seq_length=64 "
+        "--device cpu --set data_path=" +
+        prefix + more);
+    here.done(outcome);
+    return outcome.out;
+  };
+  const auto flops = [](const std::string& text) {
+    const std::string before = "kernels: ";
+    return std::stod(text.substr(text.find(before) + before.size()));
+  };
+  const std::string plain = mesh(""), packed = mesh(" --set reset_attention_mask=true");
+  CHECK_THAT(plain, !ContainsSubstring("causal pairs"));
+  CHECK_THAT(packed, ContainsSubstring(" % of the causal pairs, those within one document\n"));
+  CHECK(flops(packed) < flops(plain));
 }
 
 TEST_CASE("ranks train on a text as one does") {

@@ -262,6 +262,14 @@ TEST_CASE("Megatron's flags: which folder is begun, gone on with, or started fro
         "--load ./CKPT starts a new run from weights: give --save another folder");
   CHECK(refused("--load CKPT --overwrite") == "--overwrite replaces the run that --load wants to go on with");
   CHECK(refused("--load CKPT --exit-on-missing-checkpoint") == "--load CKPT holds no run");
+  CHECK(tuned.init_moments.empty());
+  CHECK(tuned.megatron->accepted.back() == "--load OLD: its weights are taken; Adam's moments begin at 0");
+  const TrainFlags warm = flags_of(kCourse + " --load OLD --finetune --load-moments M");
+  CHECK(warm.init_moments == "M");
+  CHECK(warm.megatron->accepted.back() == "--load OLD: its weights are taken; Adam's moments are those of M");
+  CHECK(refused("--load-moments M") == "--load-moments needs --load, the weights that the moments are of");
+  CHECK(refused("--load CKPT --load-moments M") ==
+        "--load-moments goes with weights that start a run, and --load CKPT goes on with one, which has its own");
 }
 
 TEST_CASE("Megatron's flags: what they set of the network, the data and the ranks") {

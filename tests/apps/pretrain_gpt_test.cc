@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "engine/files/reader.h"
+#include "tests/harness/safetensors_copy.h"
 #include "tests/harness/small_runs.h"
 #include "tests/harness/tensorboard_events.h"
 #include "tests/harness/testing.h"
@@ -102,6 +103,35 @@ std::vector<Span> spans_in(const json& trace) {
     spans.push_back({event.at("name"), std::llround(begin * 1e3), std::llround((begin + length) * 1e3)});
   }
   return spans;
+}
+
+// Kernels have operands, and a product does the operations that the shapes of its first two and its result say:
+// m·k, n·k and m·n numbers, in any order, whose product is (m·n·k)².
+void check_operands_in(const json& trace) {
+  int products = 0, messages = 0;
+  for (const json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "M" || event.at("cat") == "user_annotation") continue;
+    const json& arguments = event.at("args");
+    const json& shapes = arguments.at("Input Dims");
+    INFO(event.dump());
+    CHECK(!shapes.empty());
+    CHECK(shapes.size() == arguments.at("Input type").size());
+    messages += event.at("name").get<std::string>().find(" over ") != std::string::npos ? 1 : 0;
+    if (event.at("name") != "gemm") continue;
+    ++products;
+    std::vector<double> numbers;
+    for (const json& shape : shapes) {
+      numbers.push_back(1);
+      for (const double size : shape) numbers.back() *= size;
+    }
+    const double mnk = arguments.at("flops").get<double>() / 2;
+    bool fits = false;
+    for (std::size_t i = 2; i < numbers.size(); ++i)
+      fits = fits || numbers[0] * numbers[1] * numbers[i] == Approx(mnk * mnk).epsilon(1e-9);
+    CHECK(fits);
+  }
+  CHECK(products > 20);
+  CHECK(messages > 0);
 }
 
 std::vector<double> losses_in(const std::filesystem::path& run) {
@@ -212,10 +242,12 @@ TEST_CASE("pretrain-gpt: a run that pauses, is stopped or goes back ends with th
   };
   CHECK_THAT(refusal(here.pretrain("paused")), ContainsSubstring("holds a run already"));
   CHECK_THAT(refusal(again("paused", "--split 80,10,10")), ContainsSubstring("this is not the text that"));
+  CHECK_THAT(refusal(again("paused", "--set split_rule=core")), ContainsSubstring("this is not the text that"));
   CHECK_THAT(refusal(again("paused", "--lr 1")), ContainsSubstring("config key lr is 1"));
   CHECK_THAT(refusal(here.pretrain("other", "--load " + here.path("paused").string())),
              ContainsSubstring("a run goes on in its own folder"));
-  const Outcome resumed = again("paused", "");
+  // The format of the log is no part of a run: with another one it goes on on the same text.
+  const Outcome resumed = again("paused", "--log-format core");
   here.done(resumed);
   CHECK_THAT(resumed.out, ContainsSubstring("  successfully loaded checkpoint from "));
   CHECK(losses_in(here.path("paused")) == losses_in(here.path("whole")));
@@ -239,6 +271,15 @@ TEST_CASE("pretrain-gpt: a run that is made longer is the longer one, where the 
   CHECK(refused.status == 1);
   CHECK_THAT(refused.err, ContainsSubstring("32000 training samples would come in another order than those that"));
   CHECK_THAT(refused.err, ContainsSubstring("not of 1 epoch; that order has at most "));
+  // Rates fall over --train-iters where --lr-decay-iters says nothing else: the flag that keeps them is named.
+  const std::string decay = "--lr-decay-iters 100 ";
+  std::string line = "pretrain-gpt " + here.flags() + "--save " + here.path("grown").string() + " " + load + longer;
+  line.erase(line.find(decay), decay.size());
+  const Outcome faster = here.command(line);
+  CHECK(faster.status == 1);
+  CHECK_THAT(faster.err,
+             ContainsSubstring("--train-iters 20: rates fall over as many without --lr-decay-iters, and those of the "
+                               "run to go on with over 100; give --lr-decay-iters 100"));
   here.done(here.pretrain("grown", load + longer));
   CHECK(losses_in(here.path("grown")) == losses_in(here.path("whole")));
   const auto tensors_of = [](const std::string& file) { return file.substr(file.find("}}")); };
@@ -250,6 +291,31 @@ TEST_CASE("pretrain-gpt: a run that is made longer is the longer one, where the 
   CHECK(state.at("cursor") == expected.at("cursor"));
   CHECK(state.at("samples") == 160);
   CHECK(here.pretrain("grown", load + "--train-iters 16").status == 0);  // it is longer already
+}
+
+TEST_CASE("pretrain-gpt: weights start a run, with Adam's moments where a file has them") {
+  const SmallCourse here;
+  here.done(here.pretrain("first"));
+  const std::filesystem::path old = here.path("first/iter_0000012"), moments = here.path("moments.safetensors");
+  const auto begun = [&](const std::filesystem::path& given) {
+    return here.pretrain("second", "--load " + (old / "model.safetensors").string() + " --load-moments " +
+                                       given.string() + " --train-iters 6");
+  };
+  const Outcome untold = begun(old / "optimizer.safetensors");
+  CHECK(untold.status == 1);
+  CHECK_THAT(untold.err, ContainsSubstring("does not say how many updates its moments are of"));
+  CHECK(!std::filesystem::exists(here.path("second")));
+  copy_safetensors(old / "optimizer.safetensors", moments, {{"isobar.updates", "12"}});
+  const Outcome second = begun(moments);
+  here.done(second);
+  CHECK_THAT(second.out, ContainsSubstring("its weights are taken; Adam's moments are those of " + moments.string()));
+  CHECK_THAT(second.out, ContainsSubstring("Adam goes on with the moments of " + moments.string()));
+  const json trainer = json::parse(here.file("second/iter_0000006/state.json")).at("trainer");
+  CHECK(trainer.at("earlier_updates") == 12);
+  CHECK(trainer.at("updates") == 18);
+  CHECK(trainer.at("iteration") == 6);
+  here.done(here.pretrain("second", "--load " + here.path("second").string()));  // a checkpoint as any other
+  CHECK(json::parse(here.file("second/iter_0000012/state.json")).at("trainer").at("updates") == 24);
 }
 
 TEST_CASE("pretrain-gpt: a token that the vocabulary does not have is told by its file and its place") {
@@ -360,6 +426,7 @@ TEST_CASE("pretrain-gpt: the trace of a run is one that viewers open, its events
     around.push_back(span);
   }
   CHECK(steps == 2);
+  check_operands_in(trace);
   CHECK(inner > 100);
   CHECK(messages >= 2);
 }

@@ -55,6 +55,7 @@ const std::vector<Case> kCases{
     {"--root-dir", {"--root-dir", "a"}, {"--root-dir", "b"}},
     {"--init", {"--init", "a.safetensors"}, {}},
     {"--init-partial", {"--init", "a.safetensors", "--init-partial"}, {"--init", "a.safetensors"}},
+    {"--init-moments", {"--init", "a", "--init-moments", "m"}, {"--init", "a"}},
     {"--resume", {"--resume"}, {}},
     {"--overwrite", {"--overwrite"}, {}},
     {"--device", {"--device", "emulator"}, {"--device", "cpu"}},

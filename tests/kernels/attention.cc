@@ -533,6 +533,45 @@ TEST_CASE("attention over intervals of keys, of blocks of a whole") {
     }
 }
 
+// Pairs are counted one by one beside what the cost model says of a share.
+TEST_CASE("attention: the cost model counts the pairs that intervals of keys leave") {
+  const Case square{.shape = {2, 3, 60, 60, 8}, .causal = true}, wide{.shape = {2, 1, 50, 70, 8}};
+  std::vector<Case> cases(5, square);
+  cases[0].key_begin = begins_of({{1, 1, 30, 28}, {60}});
+  cases[1].key_begin = limits_of(square, [](std::int64_t, std::int64_t i) { return std::max<std::int64_t>(0, i - 9); });
+  cases[2] = wide;
+  cases[2].key_begin = limits_of(wide, [](std::int64_t, std::int64_t i) { return i < 30 ? 5 : 100; });
+  cases[2].key_end = limits_of(wide, [](std::int64_t b, std::int64_t) { return b == 1 ? 0 : 67; });
+  cases[3].window = {.queries = {100, 400}, .keys = {75, 400}};  // some keys come after their queries
+  cases[3].key_begin = limits_of(square, [](std::int64_t, std::int64_t i) { return 100 + i < 130 ? 20 : 130; });
+  cases[4].window = {.queries = {0, 400}, .keys = {200, 400}};  // all do
+  cases[4].key_begin = begins_of({{60}, {60}});
+  for (const Case& a : cases) {
+    const auto whole_numbers = [](const Values& values) {
+      std::vector<std::int32_t> numbers;
+      for (std::int64_t i = 0; i < values.size(); ++i) numbers.push_back(static_cast<std::int32_t>(values[i]));
+      return numbers;
+    };
+    const std::vector<std::int32_t> begin = whole_numbers(a.key_begin), end = whole_numbers(a.key_end);
+    AttentionFwdArgs call{.shape = a.shape,
+                          .causal = a.causal,
+                          .window = a.window,
+                          .dropout = {},
+                          .keys = {begin.data(), end.empty() ? nullptr : end.data()}};
+    const double limits = (end.empty() ? 1 : 2) * 4.0 * static_cast<double>(begin.size());
+    AttentionFwdArgs without = call;
+    without.keys = {};
+    CHECK(attention_fwd_cost(call).bytes == attention_fwd_cost(without).bytes + limits);
+    call.keys.share = attention_share(call);
+    double pairs = 0;
+    for (std::int64_t pair = 0; pair < a.pairs(); ++pair)
+      for (std::int64_t i = 0; i < a.shape.q_tokens; ++i)
+        for (std::int64_t j = 0; j < a.shape.kv_tokens; ++j) pairs += is_seen(a, pair, i, j) ? 1 : 0;
+    CHECK(std::abs(attention_pairs(call) - pairs) < 1e-6);
+    CHECK(attention_fwd_cost(call).flops == 4 * attention_pairs(call) * 8);
+  }
+}
+
 TEST_CASE("attention over intervals of keys, at every head size") {
   for (const DType dtype : {DType::fp32, DType::bf16})
     for (const std::int64_t head_size : {8, 32, 48, 64, 80, 96, 128}) {

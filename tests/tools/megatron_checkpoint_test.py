@@ -97,6 +97,7 @@ class Checkpoint(unittest.TestCase):
                     self.assertEqual((status, error), (0, ""))
                     self.same(safetensors_file.load(back), weights)
                     self.same(safetensors_file.load(back_moments), moments)
+                    self.assertEqual(megatron_checkpoint.metadata_of(back_moments), {"isobar.updates": "11"})
 
     def test_shards_are_those_of_megatron(self):
         """Heads lie one after another, each with its q, k and v; padded rows are zeros; a tied table is on both."""
@@ -123,6 +124,31 @@ class Checkpoint(unittest.TestCase):
         first = states[0, 0]["optimizer"]["param_groups"]
         self.assertEqual([len(g["params"]) for g in first], [2 + 2 * 4, 2 * 8])
         self.assertEqual(first[0]["step"], 11)
+
+    def test_weights_of_16_bits_come_from_their_copies_in_fp32(self):
+        run, weights, moments = self.run_folder()
+        there, back, back_moments = self.path / "there", self.path / "back.safetensors", self.path / "m.safetensors"
+        self.tool("to-megatron", run, there, "--tp", 2)
+        for t in (0, 1):
+            file = there / f"iter_0000012/mp_rank_{t:02d}/model_optim_rng.pt"
+            state = torch.load(file, weights_only=False)
+            whole = megatron_checkpoint.rank_tensors(state["model"], 0)
+            order = megatron_checkpoint.optimizer_order(whole)
+            decayed = len(state["optimizer"]["param_groups"][0]["params"])
+            copies = [whole[name] for name in order]
+            adam = state["optimizer"]
+            for group in adam["param_groups"]:
+                del group["step"]
+            for one in adam["state"].values():  # PyTorch's Adam counts here
+                one["step"] = torch.tensor(7.)
+            state["optimizer"] = {"optimizer": adam, "fp32_from_fp16_params": [copies[:decayed], copies[decayed:]]}
+            state["model"] = megatron_checkpoint.nested({name: t.bfloat16() for name, t in whole.items()})
+            torch.save(state, file)
+        status, error = self.tool("from-megatron", there, back, "--rows", ROWS, "--moments", back_moments)
+        self.assertEqual((status, error), (0, ""))
+        self.same(safetensors_file.load(back), weights)
+        self.same(safetensors_file.load(back_moments), moments)
+        self.assertEqual(megatron_checkpoint.metadata_of(back_moments), {"isobar.updates": "7"})
 
     def test_older_orders_of_queries_keys_and_values(self):
         heads, size = 2, 3
@@ -177,6 +203,10 @@ class Checkpoint(unittest.TestCase):
             self.assertIn(sentence, error)
             self.assertNotIn("Traceback", error)
         self.tool("to-megatron", run, there, "--tp", 2)
+        (there / "iter_0000012/mp_rank_01/distrib_optim.pt").write_bytes(b"buckets")
+        error = self.tool("from-megatron", there, self.path / "x", "--moments", self.path / "m")[1]
+        self.assertIn("mp_rank_01/distrib_optim.pt is of a distributed optimizer", error)
+        self.assertEqual(self.tool("from-megatron", there, self.path / "x"), (0, ""))
         (there / "iter_0000012/mp_rank_00/model_optim_rng.pt").unlink()
         self.assertIn("holds 1 ranks", self.tool("from-megatron", there, self.path / "x")[1])
         (there / "iter_0000012/mp_rank_01/model_optim_rng.pt").write_bytes(b"not a file of PyTorch")

@@ -291,6 +291,29 @@ TEST_CASE("token samples: documents begin behind their ends in positions, masks 
   CHECK_THROWS_WITH(TokenSamples(documents, some), ContainsSubstring("need a token that ends a document"));
 }
 
+TEST_CASE("samples of tokens: the share of a causal sample's pairs that documents leave") {
+  constexpr std::int32_t kEod = 9;
+  // Every sample of 4 has two whole documents of 2: twice 1 + 2 of 1 + 2 + 3 + 4 pairs.
+  const auto pairs_of = [&](const Lengths& lengths, std::int64_t length, bool resets) {
+    const TokenSamplesOptions options{.last = std::ssize(lengths),
+                                      .seq_length = length,
+                                      .reset_attention_mask = resets,
+                                      .eod_mask_loss = true,
+                                      .eod = kEod};
+    return share_of_pairs_seen(TokenSamples(std::make_shared<CountedDocuments>(lengths, kEod), options));
+  };
+  CHECK(pairs_of(Lengths(21, 2), 4, true) == 0.6);
+  CHECK(pairs_of(Lengths(21, 2), 4, false) == 1);
+  CHECK(pairs_of(Lengths(9, 1), 4, true) == 0.4);
+  CHECK(pairs_of({41}, 4, true) == 1);
+  // Of more samples than are read, evenly spaced ones.
+  const Lengths many(4001, 2);
+  const TokenSamples all(std::make_shared<CountedDocuments>(many, kEod),
+                         {.last = 4001, .seq_length = 5, .reset_attention_mask = true, .eod = kEod});
+  // Of 5 tokens, 2 + 2 + 1 or 1 + 2 + 2: 3 + 3 + 1 of 15 pairs.
+  CHECK(share_of_pairs_seen(all, 7) == testing::Approx(7.0 / 15).epsilon(1e-12));
+}
+
 TEST_CASE("blend: the greedy rule, and each sample's number within its set") {
   const auto set = [](std::int32_t tag, std::int64_t samples) {
     Lengths lengths(static_cast<std::size_t>(tag) + 1, 0);

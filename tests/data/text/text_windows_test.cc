@@ -73,6 +73,10 @@ TEST_CASE("text windows: for judging every token but the first is a target once"
     std::iota(all.begin(), all.end(), 1);
     CHECK(seen == all);
   }
+  CHECK(WholeTextWindows(counted(12), 5, 2).samples() == 2);  // of three
+  CHECK(WholeTextWindows(counted(12), 5, 4).samples() == 3);
+  CHECK(testing::error_of([] { read_batch(WholeTextWindows(counted(12), 5, 2), std::vector<std::int64_t>{2}); }) ==
+        "a text: window 2 of 2 is asked for");
   CHECK(testing::error_of([] { WholeTextWindows(counted(1), 5); }) ==
         "a text: a text of 1 tokens is too short: no token follows another");
 }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,25 @@
 using namespace isobar;
 
 namespace {
+
+// Counts the elements that are read of each tensor.
+class CountingReader : public TensorReader {
+ public:
+  explicit CountingReader(const std::filesystem::path& path) : file_(path) {}
+
+  const std::filesystem::path& path() const override { return file_.path(); }
+  const std::vector<TensorInfo>& tensors() const override { return file_.tensors(); }
+  const TensorInfo* find(const std::string& name) const override { return file_.find(name); }
+  void read(const TensorInfo& tensor, std::int64_t first, std::int64_t count, DType to, std::byte* out) const override {
+    elements[tensor.name] += count;
+    file_.read(tensor, first, count, to, out);
+  }
+
+  mutable std::map<std::string, std::int64_t> elements;
+
+ private:
+  SafetensorsReader file_;
+};
 
 // One parameter of this shape.
 Parameters one_tensor(const Shape& shape) {
@@ -34,6 +54,36 @@ TEST_CASE("flat tensors: what a buffer holds of a tensor is one range, or an err
   CHECK((middle.first == 2 && middle.end == 5 && middle.at == 7));
   CHECK(part({{0, 20}, {30, 40}}).size() == 0);
   CHECK_THROWS_WITH(part({{3, 10}, {18, 22}, {25, 40}}), "tensor m.w is held in more than one range");
+}
+
+TEST_CASE("flat tensors: a file is read once, and not at all where its tensors are not those of the buffers") {
+  const testing::TemporaryFolder folder;
+  const auto two = [](const char* second) {
+    Parameters parameters;
+    parameters.add({.names = {"a"}, .shape = {3, 4}, .init = {}});
+    parameters.add({.names = {second}, .shape = {5}, .init = {}});
+    parameters.allocate(DType::fp32, Device{}, 0);
+    return parameters;
+  };
+  const auto buffers = [](const Parameters& p) { return FlatBuffers{{"", p.weights(), {}}, {"m.", p.weights(), {}}}; };
+  const auto whole = [](const FlatBuffer& buffer, const NamedParameter& p) {
+    return buffer.values.slice(p.offset, p.full_shape);
+  };
+  const Parameters written = two("b"), read = two("b"), other = two("c");
+  written.weights().slice(written.named()[0].offset, {12}).set_values(std::vector<double>(12, 1.5));
+  write_flat(folder / "file", written, buffers(written), {}, whole);
+  const CountingReader reader(folder / "file");
+  CHECK(testing::error_of([&] { read_flat(reader, other, buffers(other)); }) ==
+        (folder / "file").string() + ": tensor c is missing");
+  CHECK(reader.elements.empty());
+  read_flat(reader, read, buffers(read));
+  CHECK(reader.elements == std::map<std::string, std::int64_t>{{"a", 12}, {"b", 5}, {"m.a", 12}, {"m.b", 5}});
+  CHECK(read.weights().to_vector() == written.weights().to_vector());
+
+  written.weights().slice(written.named()[1].offset, {1}).set_values({std::nan("")});
+  write_flat(folder / "file", written, buffers(written), {}, whole);
+  CHECK(testing::error_of([&] { read_flat(folder / "file", read, buffers(read)); }) ==
+        (folder / "file").string() + ": tensor b holds numbers that are not finite");
 }
 
 // A matrix that lies transposed in the file would make a model that is wrong and says nothing.

@@ -70,6 +70,45 @@ TEST_CASE("language recipe: vocabulary and positions are the data's, and the end
   CHECK(own->test()->samples() == 1);
 }
 
+TEST_CASE("language recipe: a validation takes eval_iters batches of a text, its first ones, or none") {
+  const Texts texts;
+  texts.write("a.txt", forty_characters());
+  texts.write("v.txt", forty_characters());
+  texts.write("t.txt", "abcabcabcabc");
+  const auto opened = [&](const std::string& assignment) {
+    RunConfig config =
+        texts.config({"valid_text_path=" + texts.file("v.txt"), "test_text_path=" + texts.file("t.txt"), assignment});
+    return config.recipe->open(config.origins, {.global_batch_size = 2});
+  };
+  const auto whole = opened("eval_iters=null"), some = opened("eval_iters=2"), more = opened("eval_iters=9");
+  CHECK(whole->valid().samples() == 10);
+  CHECK(whole->test()->samples() == 3);
+  CHECK(some->valid().samples() == 4);
+  CHECK(some->test()->samples() == 3);
+  CHECK(more->valid().samples() == 10);
+  const auto tokens_of_third = [](const OpenedRecipe& data) {
+    return tensor_of(read_batch(data.valid(), std::vector<std::int64_t>{3}), "tokens").to_vector();
+  };
+  CHECK(tokens_of_third(*some) == tokens_of_third(*whole));
+  const auto none = opened("eval_iters=0");
+  CHECK(none->valid().samples() == 0);
+  CHECK(none->test() == nullptr);
+  CHECK(none->train().samples() == whole->train().samples());
+
+  // Weights are judged by every sample, which a line says.
+  const GivenWeights weights{"w.safetensors", whole->make_task({}, Device{})->settings()};
+  const auto judged = [&](DataSplit split, const std::string& assignment) {
+    RunConfig config =
+        texts.config({"valid_text_path=" + texts.file("v.txt"), "vocab_size=5", "positions=4", assignment});
+    return config.recipe->open_split(split, weights);
+  };
+  CHECK(judged(DataSplit::valid, "eval_iters=2")->samples().samples() == 10);
+  CHECK(judged(DataSplit::valid, "eval_iters=2")->note() ==
+        "every sample of the validation set is judged; the run's eval_iters took 2 batches");
+  CHECK(judged(DataSplit::valid, "eval_iters=null")->note().empty());
+  CHECK(judged(DataSplit::train, "eval_iters=2")->note().empty());
+}
+
 TEST_CASE("language recipe: texts that cannot be trained on are refused, with the place") {
   const Texts texts;
   CHECK(texts.refusal().find("a.txt") != std::string::npos);

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@
 #include "data/text/token_file.h"
 #include "data/text/token_samples.h"
 #include "data/text/token_writer.h"
+#include "engine/tape.h"
+#include "kernels/common/cost_account.h"
+#include "kernels/common/trace.h"
 #include "kernels/cross_entropy.h"
 #include "models/gpt/recipe.h"
 #include "models/language/recipe.h"
@@ -346,6 +350,72 @@ TEST_CASE("token files: documents of a sample that do not see each other are as 
   const double second = shorter->loss({{"tokens", ids_of({1, 3}, {4, 3, 5})}}, {}).item();
   CHECK(std::abs(apart - (3 * first + 2 * second) / 5) < 1e-6);
   for (const double other : {as_one, with_positions, with_mask}) CHECK(std::abs(apart - other) > 1e-4);
+}
+
+// What a step on shapes predicts of packed documents is what a trace of the same samples counts.
+TEST_CASE("token files: attention over documents that do not see each other costs what it computes") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 40, 3);
+  const auto pass = [](const Task& task, const Batch& batch) {
+    Tape tape;
+    const TapeScope on(tape);
+    const Tensor loss = task.loss(batch, Pass::training({.seed = 1, .stream = 0}));
+    tape.backward(loss);
+  };
+  for (const bool resets : {true, false}) {
+    const auto data = files.opened({assigned("data_path", a), "num_heads=2", "embed_dim=16",
+                                    assigned("reset_attention_mask", resets ? "true" : "false")});
+    std::vector<std::int64_t> all(static_cast<std::size_t>(data->train().samples()));
+    std::iota(all.begin(), all.end(), 0);
+    const Batch batch = read_batch(data->train(), all);
+    Batch shapes;
+    for (const auto& [name, tensor] : batch)
+      shapes[name] = Tensor::empty(tensor.shape(), tensor.dtype(), Device{DeviceKind::meta});
+    const CostAccount predicted;
+    pass(*data->make_task({}, Device{DeviceKind::meta}), shapes);
+    const auto task = data->make_task({}, Device{});
+    std::map<std::string, Cost> counted;
+    {
+      const Trace trace;
+      pass(*task, batch);
+      for (const TraceEvent& event : trace.events()) {
+        counted[event.name].bytes += event.cost.bytes;
+        counted[event.name].flops += event.cost.flops;
+      }
+    }
+    double pairs = 0;
+    for (std::int64_t sample : all)
+      for (std::int32_t i = 0; i < 4; ++i)
+        pairs += i + 1 - (resets ? tokens_of(data->train(), sample, "key_begin")[static_cast<std::size_t>(i)] : 0);
+    CHECK(pairs < (resets ? 8 : 11) * 12);  // of 4 tokens of documents of 3: 6 or 7 pairs of 10
+    CHECK(counted.at("attention_fwd").flops == testing::Approx(4 * pairs * 16).epsilon(1e-12));
+    for (const char* kernel : {"attention_fwd", "attention_bwd"}) {
+      INFO(kernel);
+      const Cost& told = predicted.kernels().at(kernel).cost;
+      CHECK(told.flops == testing::Approx(counted.at(kernel).flops).epsilon(1e-12));
+      CHECK(told.bytes == counted.at(kernel).bytes);
+    }
+  }
+}
+
+TEST_CASE("token files: a prediction without data knows documents where their files are") {
+  const TokenFiles files;
+  const auto note = [&](const std::vector<std::string>& assignments) {
+    RunConfig config = files.config(assignments);
+    config.recipe->fill_without_data(config.origins);
+    return config.recipe->on_shapes()->note_on_cost();
+  };
+  const std::string a = files.write("a", 40, 2), reset = "reset_attention_mask=true";
+  CHECK(note({assigned("data_path", a)}).empty());
+  CHECK(note({assigned("data_path", a), reset}) ==
+        "attention sees 60.0 % of the causal pairs, those within one document");  // two documents of 2 in 4 tokens
+  CHECK(note({assigned("data_path", files.file("elsewhere")), reset}) ==
+        "attention sees all causal pairs in this prediction: no token files tell how long documents are");
+  RunConfig run = files.config({assigned("data_path", a), reset, "train_samples=12"});
+  const auto data = run.recipe->open(run.origins, {.global_batch_size = 2, .iterations = 6});
+  const std::vector<std::string> notes = data->notes();
+  CHECK(std::ranges::find(notes, "attention sees 60.0 % of the causal pairs, those within one document") !=
+        notes.end());
 }
 
 TEST_CASE("token files: samples tell where their documents begin, if the config says so") {

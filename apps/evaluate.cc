@@ -38,9 +38,10 @@ void evaluate(const EvaluateFlags& o) {
   const Device device = o.config.use_device();
   const StreamScope stream(std::make_shared<gpu::OwnedStream>(device));
   const fs::path file = weights_at(o.weights);
-  if (!o.scores.empty()) check_output("--scores", o.scores, {.weights = file, .data = {}, .statistics = {}});
   ModelDescription description = describe_given(file);
   RunConfig config = config_of_weights(o.weights, description, o.data, o.config.assignments);
+  if (!o.scores.empty())
+    check_output("--scores", o.scores, {.weights = file, .data = data_of(config), .statistics = {}});
   const DataSplit split = split_named(o.split);
   const std::unique_ptr<OpenedSplit> data = config.recipe->open_split(split, description.weights);
 

@@ -79,7 +79,7 @@ void check_outputs(const ForecastFlags& o, const fs::path& weights) {
     if (path == o.scores || !holds_variables(path)) check_format(flag, path);
     check_output(flag, path, inputs);
   }
-  check_differ(o.out, o.scores);
+  check_differ("--out", o.out, "--scores", o.scores);
   if (!o.out.empty()) check_replaceable(o.out);
 }
 

@@ -15,6 +15,7 @@
 #include "apps/commands.h"
 #include "apps/config_options.h"
 #include "apps/given_weights.h"
+#include "apps/outputs.h"
 #include "apps/train/config.h"
 #include "apps/train/model_file.h"
 #include "apps/train/run_folder.h"
@@ -100,13 +101,14 @@ const LanguageRecipe& language_recipe_of(const RunConfig& config, const std::str
 }
 
 void generate(const GenerateFlags& o) {
-  ISOBAR_CHECK(o.out.empty() || o.out != o.in, "--in and --out are both ", o.in);
+  check_differ("--in", o.in, "--out", o.out);
   const Device device = o.config.use_device();
   const StreamScope stream(std::make_shared<gpu::OwnedStream>(device));
   const fs::path file = weights_at(o.weights);
   ModelDescription description = describe_given(file);
   const RunConfig config = config_of_weights(o.weights, description, "", o.config.assignments);
   const LanguageRecipe& recipe = language_recipe_of(config, o.weights);
+  if (!o.out.empty()) check_output("--out", o.out, {.weights = file, .data = data_of(config), .statistics = {}});
   const std::unique_ptr<LanguageModel> model = recipe.trained_model(description.weights, config.compute, device);
   read_model(file, *model);
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(recipe.text, model->info());

@@ -7,6 +7,7 @@
 #include "engine/files/huggingface_folder.h"
 #include "engine/files/json.h"
 #include "engine/files/reader.h"
+#include "engine/keys.h"
 #include "kernels/common/check.h"
 #include "kernels/common/printable.h"
 #include "models/gpt/huggingface.h"
@@ -40,6 +41,13 @@ RunConfig config_of_weights(const std::string& weights, ModelDescription& descri
   config.check();
   config.compute.trains = false;
   return config;
+}
+
+std::vector<fs::path> data_of(const RunConfig& config) {
+  std::vector<fs::path> data;
+  for (const std::string* path : paths_of(config.recipe->keys()))
+    if (!path->empty()) data.emplace_back(*path);
+  return data;
 }
 
 std::int64_t samples_at_once(const BatchOptions& batch, const fs::path& weights) {

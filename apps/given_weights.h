@@ -21,6 +21,9 @@ ModelDescription describe_given(const std::filesystem::path& path);
 RunConfig config_of_weights(const std::string& weights, ModelDescription& description, const std::string& data,
                             const std::vector<std::string>& assignments);
 
+// The files and folders that the config's keys name for its task: what no output may replace.
+std::vector<std::filesystem::path> data_of(const RunConfig& config);
+
 // The number of samples that one rank of the weights' run computed at once: what fitted into memory there fits here.
 std::int64_t samples_at_once(const BatchOptions& batch, const std::filesystem::path& weights);
 

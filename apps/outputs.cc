@@ -53,8 +53,10 @@ void check_format(const std::string& flag, const std::string& path) {
                extension.substr(1), " yet: name it .h5; netCDF and xarray read that too");
 }
 
-void check_differ(const std::string& out, const std::string& scores) {
-  ISOBAR_CHECK(out.empty() || scores.empty() || !are_same(out, scores), "--out and --scores are both ", out);
+void check_differ(const std::string& flag, const std::string& path, const std::string& other_flag,
+                  const std::string& other_path) {
+  ISOBAR_CHECK(path.empty() || other_path.empty() || !are_same(path, other_path), flag, " and ", other_flag,
+               " are both ", path);
 }
 
 void check_disk(const std::string& flag, const std::string& path, std::uintmax_t bytes) {

@@ -20,8 +20,9 @@ void check_output(const std::string& flag, const std::string& path, const Comman
 // Error if the file's extension names a format that the command does not write.
 void check_format(const std::string& flag, const std::string& path);
 
-// Error if both files are given and are the same.
-void check_differ(const std::string& out, const std::string& scores);
+// Error naming both flags if both files are given and are the same, however they are spelled.
+void check_differ(const std::string& flag, const std::string& path, const std::string& other_flag,
+                  const std::string& other_path);
 
 // Error if the disk of the file has less room than `bytes`.
 void check_disk(const std::string& flag, const std::string& path, std::uintmax_t bytes);

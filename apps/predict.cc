@@ -16,7 +16,6 @@
 #include "apps/train/model_file.h"
 #include "apps/train/run_folder.h"
 #include "data/files/hdf5.h"
-#include "engine/keys.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
 #include "kernels/cuda/runtime.h"
@@ -42,16 +41,14 @@ DataSplit split_of(const PredictFlags& o) {
 
 // Error if an output would replace an input, data of the run, or the other output.
 void check_outputs(const PredictFlags& o, const fs::path& weights, const RunConfig& config) {
-  CommandInputs inputs{.weights = weights, .data = {}, .statistics = {}};
+  CommandInputs inputs{.weights = weights, .data = data_of(config), .statistics = {}};
   if (!o.request.input.empty()) inputs.data.emplace_back(o.request.input);
-  for (const std::string* path : paths_of(config.recipe->keys()))
-    if (!path->empty()) inputs.data.emplace_back(*path);
   for (const auto& [flag, path] : {std::pair("--out", o.out), std::pair("--scores", o.scores)}) {
     if (path.empty()) continue;
     check_format(flag, path);
     check_output(flag, path, inputs);
   }
-  check_differ(o.out, o.scores);
+  check_differ("--out", o.out, "--scores", o.scores);
 }
 
 void write_attributes(hdf5::File& file, const OpenedPrediction& prediction, const fs::path& weights,

@@ -35,7 +35,7 @@ void check_outputs(const ScoreFlags& o) {
   if (!o.scoring.climatology.empty()) inputs.data.emplace_back(o.scoring.climatology);
   for (const auto& [flag, path] : {std::pair("--json", o.json), std::pair("--animate", o.animate)})
     if (!path.empty()) check_output(flag, path, inputs);
-  ISOBAR_CHECK(o.json.empty() || o.json != o.animate, "--json and --animate are both ", o.json);
+  check_differ("--json", o.json, "--animate", o.animate);
   ISOBAR_CHECK(o.png.empty() || !fs::exists(o.png) || fs::is_directory(o.png), "--png ", o.png, " is no folder");
 }
 

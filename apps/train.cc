@@ -46,7 +46,7 @@ void explain_flags(const TrainFlags& o, const TutorialKeys& keys) {
   say(keys.data_loader_config == LoaderKind::dali, "data_loader_config dali: isobar has one loader, with threads");
   say(o.noddp && o.ranks == 1, "--noddp: one rank makes no gradient exchange");
   say(o.noddp && o.ranks > 1, "--noddp: gradients are not exchanged; the first rank's weights are kept");
-  say(!o.shard_optimizer.empty() && o.ranks == o.tensor_parallel,
+  say(!o.shard_optimizer.empty() && o.ranks == o.tensor_parallel * o.pipeline_parallel,
       "--shard-optimizer: one data-parallel rank holds all moments of what it trains");
   say(o.sequence_parallel && o.tensor_parallel == 1,
       "--sequence-parallel: without --tensor-parallel every rank has all rows of its samples");

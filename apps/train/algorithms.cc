@@ -103,12 +103,13 @@ struct Start {
   bool is_complete;  // the run resumes with these: nothing is timed
 };
 
-Start start_with(const ChosenAlgorithms& of_checkpoint, Device device, const std::string& platform,
-                 const fs::path& file, const std::function<void(const std::string& line)>& log) {
+Start start_with(const ChosenAlgorithms& of_checkpoint, const AlgorithmDevice& device, const fs::path& file,
+                 const std::function<void(const std::string& line)>& log) {
+  const std::string& platform = device.platform;
   const bool is_of_here = of_checkpoint.platform == platform;
-  if (is_of_here && has_engines_of(of_checkpoint, device)) return {of_checkpoint, true};
+  if (is_of_here && device.has_engines_of(of_checkpoint)) return {of_checkpoint, true};
   if (is_of_here)
-    log(concat("the checkpoint's algorithms of convolutions are not of ", engines_of(device), ": others are chosen"));
+    log(concat("the checkpoint's algorithms of convolutions are not of ", device.engines(), ": others are chosen"));
   else if (!of_checkpoint.platform.empty())
     log(concat("the checkpoint's algorithms of products are for ", of_checkpoint.platform, ", and this is ", platform,
                ": others are chosen"));
@@ -232,19 +233,18 @@ ChosenAlgorithms agree_on(const ChosenAlgorithms& mine, const Communicator& rank
   return agreed;
 }
 
-ChosenAlgorithms choose_algorithms(const ChosenAlgorithms& of_checkpoint, Device device, const Communicator& ranks,
-                                   const std::function<void()>& rehearse,
+ChosenAlgorithms choose_algorithms(const ChosenAlgorithms& of_checkpoint, const AlgorithmDevice& device,
+                                   const Communicator& ranks, const std::function<void()>& rehearse,
                                    const std::function<void(const std::string& line)>& log) {
   const bool is_first = ranks.rank() == 0;
-  const std::string platform = platform_of(device);
-  const fs::path file = algorithms_file(platform);
+  const fs::path file = algorithms_file(device.platform);
   const Start start =
-      broadcast_from_first(is_first ? start_with(of_checkpoint, device, platform, file, log) : Start{{}, false}, ranks);
-  use(device, start.known);
+      broadcast_from_first(is_first ? start_with(of_checkpoint, device, file, log) : Start{{}, false}, ranks);
+  device.use(start.known);
   if (start.is_complete) return start.known;
   ranks.barrier();  // ranks that are threads share a device: no rank may clear a choice that another rank has timed
-  const ChosenAlgorithms chosen = agree_on(choose_by_time(device, start.known, rehearse), ranks);
-  use(device, chosen);
+  const ChosenAlgorithms chosen = agree_on(device.choose_by_time(start.known, rehearse), ranks);
+  device.use(chosen);
   const ChosenAlgorithms timed{chosen.platform, new_entries(chosen.of_products, start.known.of_products),
                                new_entries(chosen.of_convolutions, start.known.of_convolutions)};
   if (is_first && !timed.empty()) keep(file, chosen, log);
@@ -254,6 +254,19 @@ ChosenAlgorithms choose_algorithms(const ChosenAlgorithms& of_checkpoint, Device
     log(concat("algorithms of ", chosen.of_convolutions.size(), " convolutions, ", timed.of_convolutions.size(),
                " of them chosen by time"));
   return chosen;
+}
+
+ChosenAlgorithms choose_algorithms(const ChosenAlgorithms& of_checkpoint, Device gpu, const Communicator& ranks,
+                                   const std::function<void()>& rehearse,
+                                   const std::function<void(const std::string& line)>& log) {
+  const AlgorithmDevice device{
+      .platform = platform_of(gpu),
+      .engines = [=] { return engines_of(gpu); },
+      .has_engines_of = [=](const ChosenAlgorithms& chosen) { return has_engines_of(chosen, gpu); },
+      .use = [=](const ChosenAlgorithms& chosen) { use(gpu, chosen); },
+      .choose_by_time = [=](const ChosenAlgorithms& known,
+                            const std::function<void()>& passes) { return choose_by_time(gpu, known, passes); }};
+  return choose_algorithms(of_checkpoint, device, ranks, rehearse, log);
 }
 
 void choose_no_algorithms(Device device) {

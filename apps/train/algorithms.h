@@ -48,12 +48,28 @@ void add_algorithms(const std::filesystem::path& file, const ChosenAlgorithms& c
 // Collective; all ranks get the same result.
 ChosenAlgorithms agree_on(const ChosenAlgorithms& mine, const Communicator& ranks);
 
+// What choosing asks of a device. That of a GPU is the libraries' (kernels/gemm/algorithms.h, kernels/conv/engines.h).
+struct AlgorithmDevice {
+  std::string platform = {};
+  // Of convolutions: the name of their engines here, and whether algorithms are of these.
+  std::function<std::string()> engines = {};
+  std::function<bool(const ChosenAlgorithms& chosen)> has_engines_of = {};
+  // Sets those of later products and convolutions.
+  std::function<void(const ChosenAlgorithms& chosen)> use = {};
+  // Runs `rehearse`, and times what is not known; what was used then.
+  std::function<ChosenAlgorithms(const ChosenAlgorithms& known, const std::function<void()>& rehearse)> choose_by_time =
+      {};
+};
+
 // Sets the algorithms of later products and convolutions on the GPU: those of the first rank's checkpoint, if they are
 // of its platform; else those of its file; what is missing there gets the fastest algorithm, timed while `rehearse`
 // runs what the run computes. Convolutions of a checkpoint from another version of cuDNN, or from a machine without it,
 // are chosen again. Returns them, for the next checkpoint. Collective. Files that cannot be read or written are
 // reported through `log` and skipped.
-ChosenAlgorithms choose_algorithms(const ChosenAlgorithms& of_checkpoint, Device device, const Communicator& ranks,
+ChosenAlgorithms choose_algorithms(const ChosenAlgorithms& of_checkpoint, const AlgorithmDevice& device,
+                                   const Communicator& ranks, const std::function<void()>& rehearse,
+                                   const std::function<void(const std::string& line)>& log);
+ChosenAlgorithms choose_algorithms(const ChosenAlgorithms& of_checkpoint, Device gpu, const Communicator& ranks,
                                    const std::function<void()>& rehearse,
                                    const std::function<void(const std::string& line)>& log);
 // Products and convolutions on the device use the library's first guess.

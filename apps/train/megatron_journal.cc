@@ -100,11 +100,6 @@ void MegatronJournal::training_begins() {
   say_(megatron_datetime_line("before the start of training step", megatron_now()));
 }
 
-bool MegatronJournal::tells_norm(std::int64_t iteration) const {
-  if (!voice_.params_norm && !voice_.zeros) return false;
-  return ends_interval(iteration) || (board_ && iteration % voice_.tensorboard_every == 0);
-}
-
 void MegatronJournal::iteration(const MegatronIteration& step, const std::vector<MegatronTimer>& timers) {
   seconds_ += step.seconds;
   if (step.result.applied) {

@@ -80,7 +80,6 @@ class MegatronJournal {
   // timers: where the iteration ends an interval of log_every, and there are any.
   void iteration(const MegatronIteration& step, const std::vector<MegatronTimer>& timers);
   bool ends_interval(std::int64_t iteration) const { return iteration % voice_.log_every == 0; }
-  bool tells_norm(std::int64_t iteration) const;  // whether it needs params_norm or zeros of this iteration
 
   void validated(std::int64_t iteration, std::int64_t consumed_samples, double loss);
   // The memory of a step of the first rank, in bytes: at its peak, and between steps.

@@ -23,6 +23,13 @@ double of_bound(const std::string& out, const std::string& what) {
   return std::stod(out.substr(element + std::string("of the largest element, ").size()));
 }
 
+// "gradients 1.2e-03 of the largest element": the number of the line that begins with this.
+double of_largest(const std::string& out, const std::string& what) {
+  const std::size_t line = out.find("\n" + what + " ");
+  REQUIRE(line != std::string::npos);
+  return std::stod(out.substr(line + 1 + what.size()));
+}
+
 // Numbers were compared, of every step; a judge that looks at one run alone finds no difference at all.
 void check_compared(const std::string& out) {
   for (const char* what : {"gradients", "weights"}) CHECK(of_bound(out, what) > 0);
@@ -73,8 +80,10 @@ TEST_CASE("check: every layout of eight ranks passes") {
       INFO(outcome.out << outcome.err);
       CHECK(outcome.status == 0);
       CHECK(outcome.err == "");
-      CHECK_THAT(outcome.out, ContainsSubstring("beside one rank, fp64 on cpu\nloss ") &&
-                                  ContainsSubstring("of the bound, at ") && ContainsSubstring("\npassed\n"));
+      CHECK_THAT(outcome.out,
+                 ContainsSubstring("three steps of dp " + std::to_string(8 / tp / cp) + " x tp " + std::to_string(tp) +
+                                   " x cp " + std::to_string(cp) + " beside one rank, fp64 on cpu\nloss ") &&
+                     ContainsSubstring("of the bound, at ") && ContainsSubstring("\npassed\n"));
       check_compared(outcome.out);
     }
   }
@@ -88,7 +97,11 @@ TEST_CASE("check: lower precisions, and what cannot be checked") {
     CHECK(outcome.status == 0);
     check_compared(outcome.out);
     const double farthest = std::max(of_bound(outcome.out, "gradients"), of_bound(outcome.out, "weights"));
-    if (precision == "bf16") CHECK(farthest > 0.05);  // a bound that is far wider would see nothing
+    if (precision == "bf16") CHECK(farthest > 0.05);                     // a bound that is far wider would see nothing
+    for (const char* what : {"loss", "norm", "gradients", "weights"}) {  // loss scales are divided out
+      INFO(what);
+      CHECK(of_largest(outcome.out, what) < 0.1);
+    }
   }
   // What only a run has, and would mean nothing here.
   for (const std::string flag : {"--run-dir=RUN", "--init=FILE", "--resume", "--overwrite", "--list-keys",
@@ -131,6 +144,7 @@ TEST_CASE("check: two blocks are enough, and all of them are checked where that 
   CHECK(tensors("--set depth=4 --full") == two + 2 * (two - one));
   // A sample a data rank, whatever the config's batch is.
   CHECK(checks.check("--ranks 2 --set global_batch_size=3").status == 0);
+  CHECK(checks.check("--ranks 2 --set global_batch_size=3 --set grad_accumulation=3").status == 0);  // and a part
   CHECK(checks.check("--ranks 2 --set global_batch_size=3 --set dtype=fp64 --full").status == 0);
   CHECK_THAT(checks.check("--ranks 2 --set global_batch_size=1 --full").err, ContainsSubstring("global_batch_size"));
 }

@@ -18,6 +18,7 @@
 
 #include "data/files/hdf5.h"
 #include "engine/files/reader.h"
+#include "engine/files/safetensors.h"
 #include "kernels/cpu/isa.h"
 #include "tests/data/files/idx_files.h"
 #include "tests/harness/data_files.h"
@@ -87,6 +88,8 @@ TEST_CASE("a wrong command line is one line on stderr and status 1") {
       {"train --set depth=two", "config key depth in --set must be an integer"},
       {"train --set=dtype=fp64 --amp_mode bf16", "config key amp_mode in --amp-mode"},
       {"train --num_iters 0", "config key num_iters in --num-iters"},
+      {"train --set=num_iters=0", "config key num_iters in --set must be at least 1, not 0"},
+      {"data synth --gird 3x4 --out o", "no flag --gird; did you mean --grid? (see isobar data synth --help)"},
       {"train --data /nowhere", "--data /nowhere"},
       {"train --data /dev", "--data /dev holds neither train/ and valid/, as the tutorial's data, nor .h5 files"},
       {"train --yaml_config /none.yaml", "/none.yaml"},
@@ -111,6 +114,11 @@ TEST_CASE("data synth: a grid is two numbers that fit, and data stats takes one 
   for (const char* grid : {"99999999999999999999x2", "2x99999999999999999999", "9x", "x9", "9x9x9", "9y9", "9", "nine"})
     check_error(in_shell(synth + grid), "is not HEIGHTxWIDTH");
   CHECK(in_shell(synth + "3x4").status == 0);
+  check_error(in_shell(synth + "3x4 --kind nbody"), " is no option of --kind nbody");
+  check_error(in_shell("data synth --kind nbody --grid 3x4 --out " + scratch / "n"),
+              "--grid is no option of --kind nbody");
+  check_error(in_shell("data synth --box 8 --out " + scratch / "n"), "--box is no option of --kind planet");
+  CHECK_FALSE(fs::exists(scratch / "n"));
   CHECK(in_shell("data stats " + scratch / "d/train" + " --out " + scratch / "s")
             .out.ends_with("2 steps of 1 file, 1 pair of them 6 hours apart; written to " + scratch / "s" + "\n"));
 }
@@ -153,6 +161,11 @@ TEST_CASE("data synth, info and stats say what they made and found, line by line
   for (const char* file : {"global_means.npy", "global_stds.npy", "time_means.npy", "stats.json"})
     CHECK(read_file(scratch / "s/" + file) == read_file(folder + "/stats/" + file));
   check_error(in_shell("data stats " + folder + "/train --out " + scratch / "s --threads x"), "--threads");
+  // The files of a range are those that have steps of it.
+  const std::string of_range = "data stats " + folder + "/train --out " + scratch / "r --range ";
+  CHECK_THAT(in_shell(of_range + "0 3").out,
+             ContainsSubstring("\n3 steps of 1 file, 2 pairs of them 6 hours apart; written to "));
+  CHECK_THAT(in_shell(of_range + "1 6").out, ContainsSubstring("\n5 steps of 2 files, 3 pairs of them 6 hours"));
 }
 
 TEST_CASE("data stats: a range in steps or dates, some channels, and the distance of differences") {
@@ -378,6 +391,33 @@ TEST_CASE("info tells version, build and devices") {
   CHECK_THAT(in_shell("info").out, ContainsSubstring("isobar ") && ContainsSubstring("threads"));
 }
 
+TEST_CASE("info tells what weights say, and how long texts are that nobody reads") {
+  const Scratch scratch;
+  const nlohmann::ordered_json told{
+      {"long", std::string(1001, 'x')}, {"short", std::string(1000, 'x')}, {"list", {1, true, std::string(1002, 'y')}}};
+  isobar::write_safetensors(scratch / "w.safetensors", {},
+                            {{"a.object", told.dump()}, {"b.flag", "true"}, {"c.text", "no JSON"}});
+  const Outcome text = in_shell("info " + scratch / "w.safetensors");
+  CHECK(text.status == 0);
+  CHECK(text.out ==
+        scratch / "w.safetensors" + ": 0 parameters in 0 tensors\na.object\n  long: 1001 characters\n  short: " +
+            std::string(1000, 'x') + "\n  list: [1,true,\"1002 characters\"]\nb.flag: yes\nc.text: no JSON\ntensors\n");
+  const json as_json = json::parse(in_shell("info --json " + scratch / "w.safetensors").out);
+  CHECK(as_json.at("metadata").at("a.object").at("long") == "1001 characters");
+  CHECK(as_json.at("metadata").at("b.flag") == true);
+  CHECK(as_json.at("tensors").empty());
+}
+
+TEST_CASE("pretrain-gpt without flags, and where it is asked for help, prints its page") {
+  const std::string page = read_file(isobar::testing::source_path("docs/megatron.md"));
+  for (const std::string asked : {"", " --list-flags", " --num-layers 2 --list-flags", " --num-layers 2 --help"}) {
+    const Outcome outcome = in_shell("pretrain-gpt" + asked);
+    CHECK(outcome.status == 0);
+    CHECK(outcome.out == page);
+  }
+  check_error(in_shell("pretrain-gpt --num-layers 2"), "--hidden-size is missing");
+}
+
 TEST_CASE("mesh prints ranks and groups") {
   const Outcome mesh = in_shell("mesh --dp 2 --tp 2 --order tp-dp");
   CHECK(mesh.status == 0);
@@ -446,6 +486,18 @@ TEST_CASE("mesh --config tells what a step needs") {
   CHECK_THAT(rows, ContainsSubstring("\ntp        reduce_scatter "));
 }
 
+TEST_CASE("mesh --pipeline takes the parts of the config, and says what each place holds") {
+  const std::string gpt2 =
+      "mesh --config gpt2 --set vocab_size=50257 --set seq_length=1024 --set positions=1024 --device cpu --pp 2 "
+      "--pipeline --set grad_accumulation=6 --set global_batch_size=6 ";
+  const std::string drawn = in_shell(gpt2).out;
+  CHECK_THAT(drawn, ContainsSubstring("A pipeline of 2 places, 1 chunk, split balanced, 6 parts; "));
+  CHECK_THAT(drawn, ContainsSubstring("  place 0: idle for ") &&
+                        ContainsSubstring(" by this work, holds 2 parts at most\n") &&
+                        ContainsSubstring(" by this work, holds 1 part at most\n"));
+  CHECK_THAT(in_shell(gpt2 + "--parts 4").out, ContainsSubstring(", 4 parts; "));
+}
+
 TEST_CASE("mesh --fit lists the layouts that fit, by what they exchange") {
   const auto start = std::chrono::steady_clock::now();
   const Outcome fit = in_shell("mesh --config mp --fit 40GiB --ranks 8");
@@ -459,6 +511,10 @@ TEST_CASE("mesh --fit lists the layouts that fit, by what they exchange") {
                           ContainsSubstring("dp 2    tp 2    cp 2 "));
   CHECK_THAT(fit.out, ContainsSubstring("--tensor-parallel 4") && ContainsSubstring("--shard-optimizer"));
   check_error(in_shell("mesh --config mp --fit 1MiB --ranks 8"), "no layout of 8 ranks fits 1.0 MiB on cuda");
+  check_error(in_shell("mesh --config mp --fit 1MiB --ranks 1"), "no layout of 1 rank fits 1.0 MiB on cuda");
+  CHECK_THAT(in_shell("mesh --config mp --fit 400GiB --ranks 1 --device cpu").out,
+             ContainsSubstring("Layouts of 1 rank that fit 400.0 GiB on cpu, by the bytes that rank 0 exchanges in a "
+                               "step:\ndp 1    tp 1    cp 1  "));
   check_error(in_shell("mesh --fit 1MiB --ranks 8"), "--fit: goes with --config");
   check_error(in_shell("mesh --config mp --fit 1MiB"), "--fit: goes with --ranks");
   check_error(in_shell("mesh --config mp --ranks 8"), "--ranks: goes with --fit");

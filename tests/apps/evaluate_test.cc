@@ -138,6 +138,11 @@ TEST_CASE("evaluate follows --data and --set, and refuses what it cannot judge")
   refused(run.run("evaluate --weights " + run.last() + " --scores " + run.last()), "would replace the weights");
   refused(run.run("evaluate --weights " + run.last() + " --scores " + run / "run/config.json"),
           "would replace a file of the run");
+  for (const char* data : {"data/valid/2001.h5", "data/train/2001.h5"}) {
+    const std::string before = read_file(run / data);
+    refused(run.run("evaluate --weights " + run.last() + " --scores " + run / data), "would replace the data");
+    CHECK((read_file(run / data) == before));
+  }
   refused(run.run("evaluate --weights " + source_path("tests/golden/vit_weights.safetensors")),
           "does not say what model it is of");
 }
@@ -146,7 +151,9 @@ TEST_CASE("evaluate opens the set that it judges, and no other") {
   const SmallRun run;
   REQUIRE(run.evaluate().status == 0);
   const json valid = run.read("scores.json");
-  REQUIRE(run.evaluate(" --split train").status == 0);
+  const Outcome of_train = run.evaluate(" --split train");
+  REQUIRE(of_train.status == 0);
+  CHECK_THAT(of_train.out, ContainsSubstring("\ntraining loss "));
   const json train = run.read("scores.json");
   CHECK(train.contains("train_loss"));
   CHECK_FALSE(train.contains("val_loss"));

@@ -18,6 +18,7 @@
 #include "data/files/hdf5.h"
 #include "data/files/stored_arrays.h"
 #include "engine/files/reader.h"
+#include "kernels/common/check.h"
 #include "tests/harness/small_runs.h"
 
 namespace isobar::testing {
@@ -169,6 +170,17 @@ TEST_CASE("forecasts: every format has the same values, and every batch makes th
       REQUIRE(fields[2 * lead * kRows * kColumns + i] == t2m[lead * kRows * kColumns + i]);
       REQUIRE(fields[(2 * lead + 1) * kRows * kColumns + i] == u10[lead * kRows * kColumns + i]);
     }
+  // What the files say they were made by.
+  const Outcome told = here.forecast("whole", "f.nc", starts);
+  here.done(told);
+  CHECK_THAT(told.out, ContainsSubstring("written to " + here.path("f.nc").string() +
+                                         ": 2 channels [time 5, prediction_timedelta 3, 4, 8], from step 1 "
+                                         "(2017-12-29T06:00) to step 9 (2017-12-31T06:00), that xarray reads\n"));
+  const std::string iteration = Json::parse(here.file("run/best/state.json")).at("trainer").at("iteration").dump();
+  CHECK(open_stored_arrays(here.path("f.nc").string())->attributes().at("history").texts ==
+        std::vector<std::string>{
+            concat("isobar forecast --weights ", here.path("run").string(), " --data ", here.path("whole").string(),
+                   " --starts 2017-12-29T06:2017-12-31T06:12h --steps 3 (weights of iteration ", iteration, ")")});
   // A start by its number is that of its date.
   here.done(here.forecast("whole", "number.h5", "--start 1 --steps 3"));
   CHECK((here.file("number.h5") == here.file("f.h5")));

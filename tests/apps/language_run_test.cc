@@ -86,6 +86,21 @@ TEST_CASE("a run on a text leaves its files, learns, and writes words") {
   here.done(here.train("again", "--init " + back + " --set num_iters=1 --set validate_every=1 --set lr=0"));
   CHECK(json::parse(here.file("again/summary.json")).at("val_loss") == losses.back());
 
+  // Megatron-LM orders rows by heads: isobar's file says how many, others need to be told.
+  const std::string core = here.path("core.safetensors").string();
+  const Outcome to_core =
+      here.command("weights convert --in " + here.path("run").string() + " --to megatron-core --out " + core);
+  here.done(to_core);
+  CHECK_THAT(to_core.out, ContainsSubstring(" tensors with the names of Megatron-LM's core\n"));
+  const auto from_core = [&](const std::string& heads) {
+    here.done(here.command("weights convert --in " + core + " --to isobar --rows 11 --out " + back + heads));
+    return here.file("back.safetensors");
+  };
+  here.done(
+      here.command("weights convert --in " + here.path("run").string() + " --to isobar --rows 11 --out " + there));
+  CHECK((from_core(" --heads 2") == here.file("hf.safetensors")));
+  CHECK((from_core(" --heads 1") != here.file("hf.safetensors")));
+
   const std::string text = here.written("run", "--prompt 'alpha ' --max-tokens 60 --greedy");
   CHECK(text.starts_with("alpha "));
   std::istringstream stream(text);
@@ -142,6 +157,15 @@ TEST_CASE("generate: many prompts from a file are continued as each alone, and t
   CHECK_THAT(refusal(in + " --prompt a"), ContainsSubstring("--in and --prompt both name prompts"));
   CHECK_THAT(refusal(in + " --out " + here.path("prompts.jsonl").string()),
              ContainsSubstring("--in and --out are both"));
+  CHECK_THAT(refusal(in + " --out " + here.path("run/../prompts.jsonl").string()),  // spelled otherwise
+             ContainsSubstring("--in and --out are both"));
+  const std::string weights = here.file("run/best/model.safetensors"), text = here.file("words.txt");
+  const auto replaced = [&](const std::string& out) { return refusal("--prompt a --out " + here.path(out).string()); };
+  CHECK_THAT(replaced("run/best/model.safetensors"), ContainsSubstring(" would replace the weights"));
+  CHECK_THAT(replaced("run/config.json"), ContainsSubstring(" would replace a file of the run"));
+  CHECK_THAT(replaced("words.txt"), ContainsSubstring(" would replace the data"));
+  CHECK((here.file("run/best/model.safetensors") == weights));
+  CHECK((here.file("words.txt") == text));
   std::ofstream(here.path("prompts.jsonl")) << "\n";
   CHECK_THAT(refusal(in), ContainsSubstring("prompts.jsonl has no prompts"));
 }

@@ -2,15 +2,22 @@
 #include "apps/megatron_flags.h"
 
 #include <array>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "apps/megatron_run.h"
 #include "apps/train/config.h"
 #include "apps/train/megatron_lines.h"
 #include "engine/files/reader.h"
+#include "tests/harness/error_of.h"
 #include "tests/harness/places.h"
+#include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -376,4 +383,198 @@ TEST_CASE("Megatron's flags: what is refused, each by its name") {
   CHECK_THAT(with("--load ELSEWHERE"), ContainsSubstring("a run goes on in its own folder"));
   CHECK_THAT(refusal_of("--num-layers 2"), ContainsSubstring("--hidden-size is missing"));
   CHECK_THAT(with("--tokenizer-type BertWordPieceCase"), ContainsSubstring("BertWordPieceCase"));
+}
+
+TEST_CASE("Megatron's flags: the list of arguments has every switch as Megatron-LM's, off where it is off there") {
+  std::set<std::string> on;
+  std::map<std::string, std::string> listed;
+  for (const auto& [name, value] : MegatronArguments(std::vector<std::string>()).listed()) {
+    listed[name] = value;
+    if (value == "True") on.insert(name);
+  }
+  CHECK(on == std::set<std::string>{"add_bias_linear", "apply_query_key_layer_scaling", "apply_rope_fusion",
+                                    "async_tensor_model_parallel_allreduce", "bias_dropout_fusion", "bias_gelu_fusion",
+                                    "check_for_nan_in_loss_and_grad", "create_attention_mask_in_dataloader",
+                                    "gradient_accumulation_fusion", "log_learning_rate_to_tensorboard",
+                                    "log_loss_scale_to_tensorboard", "masked_softmax_fusion", "mmap_bin_files",
+                                    "overlap_p2p_comm", "perform_initialization", "scatter_gather_tensors_in_pipeline",
+                                    "use_contiguous_buffers_in_local_ddp"});
+  CHECK(listed.at("micro_batch_size") == "None");
+  CHECK(listed.at("fp16") == "False");
+  CHECK(listed.at("adam_eps") == "1e-08");
+  CHECK_FALSE(listed.contains("ranks"));  // isobar's own
+  CHECK_FALSE(listed.contains("set"));
+  for (const auto& [name, value] : listed) CHECK(name.find('*') == std::string::npos);
+
+  const MegatronArguments given({"--no-bias-gelu-fusion", "--fp16", "--no_query_key_layer_scaling", "--lr=1",
+                                 "--train-iters", "007", "--data-path", "1", "a b", "2", "c", "--split", "90,5,5"});
+  listed.clear();
+  for (const auto& [name, value] : given.listed()) CHECK(listed.emplace(name, value).second);
+  CHECK(listed.at("bias_gelu_fusion") == "False");
+  CHECK(listed.at("apply_query_key_layer_scaling") == "False");
+  CHECK(listed.at("fp16") == "True");
+  CHECK(listed.at("lr") == "1.0");
+  CHECK(listed.at("train_iters") == "7");
+  CHECK(listed.at("data_path") == "['1', 'a b', '2', 'c']");
+  CHECK(listed.at("split") == "90,5,5");
+}
+
+TEST_CASE("Megatron's flags: words of a command line") {
+  using Words = std::vector<std::string>;
+  const MegatronArguments given({"--data-path", "0.5", "A", "-1", "B", "--seed", "-7", "--lr", "-0.5", "--set", "a=1",
+                                 "--set=b=2", "--data_path=C", "--ranks", "2"});
+  CHECK(given.words("data-path") == Words{"C"});  // the last one counts, as a whole
+  CHECK(given.words("set") == Words{"a=1", "b=2"});
+  CHECK(given.words("test-data-path").empty());
+  CHECK(given.integer("seed") == -7);
+  CHECK(given.number("lr") == -0.5);
+  CHECK(given.integer("ranks") == 2);
+  CHECK(given.integer("log-interval") == 100);  // as where it is not given
+  CHECK_FALSE(given.has("log-interval"));
+  CHECK_FALSE(given.integer("train-iters"));
+  CHECK(given.text("optimizer") == "adam");
+  CHECK_FALSE(given.is_on("fp16"));
+  const auto refusal = [](const Words& words) {
+    try {
+      MegatronArguments{words};
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  CHECK(refusal({"--fp16=yes"}) == "--fp16 takes no value, and is given yes");
+  CHECK(refusal({"--fp16", "yes"}) == "there is no use for the argument yes (see isobar pretrain-gpt --list-flags)");
+  CHECK(refusal({"--lr", "--fp16"}) == "--lr needs a value");
+  CHECK(refusal({"--data-path", "--fp16"}) == "--data-path needs a value");
+  CHECK(refusal({"--lr", "nan"}) == "--lr nan: a number is needed");
+  CHECK(refusal({"--lr", "1e999"}) == "--lr 1e999: a number is needed");
+  CHECK(refusal({"--seed", "99999999999999999999"}) == "--seed 99999999999999999999: a whole number is needed");
+  CHECK(refusal({"--seed", "7x"}) == "--seed 7x: a whole number is needed");
+  CHECK(refusal({"--"}) == "there is no use for the argument -- (see isobar pretrain-gpt --list-flags)");
+  CHECK_THAT(refusal({"--encoder-num-layers", "3"}), ContainsSubstring("it is of another model than GPT"));
+  CHECK(refusal({"--encoder-seq-length", "3"}).empty());  // a row of its own comes before encoder-*
+  CHECK_THAT(refusal({"--wandb-project", "x"}), ContainsSubstring("--wandb-project is refused: metrics.jsonl and "));
+}
+
+TEST_CASE("Megatron's flags: lengths, rates and scales in samples, as the flags have them in iterations or samples") {
+  const auto entry = [](const std::string& line, const char* key) {
+    return flags_of(line).own_config->entries.at(key).value;
+  };
+  const auto with = [&](const std::string& more, const char* key) { return entry(kCourse + " " + more, key); };
+  const std::string plain = without(kCourse, {"--lr-warmup-fraction .01"});
+  CHECK(entry(plain, "warmup_samples") == 0);
+  CHECK(entry(plain + " --lr-warmup-iters 5", "warmup_samples") == 40);
+  CHECK(entry(without(plain, {"--lr-decay-iters 800"}), "decay_samples") == 800);  // the run's own
+  CHECK(with("", "decay_samples") == 6400);
+  CHECK(with("--min-lr 1e-7", "end_lr") == 1e-7);
+  CHECK(with("--lr-warmup-init 1e-8", "warmup_lr") == 1e-8);
+  CHECK(with("", "warmup_rule") == "megatron");
+  CHECK(with("--lr-decay-style WSD --lr-wsd-decay-iters 3 --lr-wsd-decay-style cosine", "wsd_decay") == "cosine");
+  CHECK(with("--lr-decay-style WSD --lr-wsd-decay-iters 3", "wsd_decay") == "exponential");
+  CHECK(with("--weight-decay-incr-style linear --start-weight-decay .01 --end-weight-decay .2", "weight_decay") ==
+        0.01);
+  CHECK(with("--fp16 --loss-scale 1024", "min_loss_scale") == 1024);
+  CHECK(with("--fp16 --min-loss-scale 4", "min_loss_scale") == 4);
+  CHECK(with("--fp16 --loss-scale-window 500", "loss_scale_window") == 500);
+  CHECK(with("--hidden-dropout .25", "embedding_dropout") == 0.25);
+  CHECK(with("--hidden-dropout .25", "hidden_dropout") == 0.25);
+  CHECK(with("--attention-dropout .5", "attention_dropout") == 0.5);
+  CHECK(with("--tokenizer-type NullTokenizer --vocab-size 100", "vocab_size") == 101);  // and the end of a document
+  CHECK(with("--vocab-size 100", "vocab_size") == 100);
+  CHECK_THAT(refusal_of(kCourse + " --tokenizer-type NullTokenizer"),
+             ContainsSubstring("--tokenizer-type NullTokenizer needs --vocab-size"));
+
+  const std::string by_samples =
+      without(plain, {"--train-iters 100", "--lr-decay-iters 800"}) + " --train-samples 101 ";
+  CHECK(entry(by_samples, "num_iters") == 12);
+  CHECK(entry(by_samples, "train_samples") == 104);  // whole batches
+  CHECK(entry(by_samples, "decay_samples") == 101);
+  CHECK(entry(by_samples + "--lr-warmup-samples 5", "warmup_samples") == 5);
+  CHECK(entry(by_samples + "--lr-decay-style WSD --lr-wsd-decay-samples 7", "wsd_samples") == 7);
+  CHECK(entry(by_samples + "--lr-decay-samples 50 --lr-warmup-fraction .5", "warmup_samples") == 25);
+  CHECK_THAT(refusal_of(by_samples + "--lr-decay-iters 8"),
+             ContainsSubstring("--lr-decay-iters does not fit --train-samples; give --lr-decay-samples"));
+  CHECK_THAT(refusal_of(kCourse + " --lr-decay-samples 8"),
+             ContainsSubstring("--lr-decay-samples does not fit --train-iters; give --lr-decay-iters"));
+  CHECK_FALSE(flags_of(kCourse).own_config->entries.contains("train_samples"));
+  CHECK(entry(by_samples + "--rampup-batch-size 8 8 40", "batch_rampup") == nlohmann::json{8, 8, 40});
+  CHECK_THAT(refusal_of(by_samples + "--rampup-batch-size 4 4"), ContainsSubstring("needs three numbers"));
+  CHECK_THAT(refusal_of(by_samples + "--rampup-batch-size 4 4 many"), ContainsSubstring("many: a number is needed"));
+  CHECK_THAT(refusal_of(by_samples + "--rampup-batch-size 4 3 40"),
+             ContainsSubstring("--rampup-batch-size: from 4 by 3 the batch does not reach 8"));
+}
+
+TEST_CASE("Megatron's flags: what they say to the launch, and how errors name them") {
+  const auto flags = [](const std::string& more) { return flags_of(kCourse + " " + more); };
+  CHECK(flags("--device cpu").config.device == "cpu");
+  CHECK(flags("").config.device == "auto");
+  CHECK(flags("--backend mpi").backend == "mpi");
+  CHECK(flags("--comm-report").comm_report);
+  CHECK_FALSE(flags("").comm_report);
+  CHECK(flags("").comm_timeout == 600);
+  CHECK(flags("").shard_optimizer.empty());
+  CHECK(flags("").bucket_cap_mb == 25);
+  CHECK(flags("--set a=1 --set b=2").config.assignments == std::vector<std::string>{"a=1", "b=2"});
+  CHECK(flags("--context-parallel-size 2 --tensor-model-parallel-size 2").context_parallel == 2);
+  CHECK(flags("--cp-comm-type a2a").context_form == name_of_enum(ContextForm::automatic));  // of one rank: any
+  CHECK(megatron_launch(MegatronArguments({"--ranks", "3"})).ranks == 3);
+  CHECK(flags("").own_config->name == "pretrain_gpt");
+  CHECK(flags("").own_config->entries.at("depth").origin == "--num-layers");
+  RunConfig config = config_of_flags(kCourse + " --clip-grad -1");
+  CHECK_THROWS_WITH(config.check_before_data(),
+                    ContainsSubstring("config key grad_clip in --clip-grad must be at least 0, not -1"));
+  CHECK(refusal_of(kCourse + " --device tpu").starts_with("--device tpu is refused: isobar takes auto, cpu, cuda"));
+  CHECK_THAT(refusal_of(kCourse + " --backend gloo"),
+             ContainsSubstring("--backend gloo is refused: isobar takes auto, thread, mpi, nccl"));
+  CHECK_THAT(refusal_of(kCourse + " --normalization RMSNorm"), ContainsSubstring("isobar takes LayerNorm"));
+  CHECK_THAT(refusal_of(kCourse + " --threads -1"), ContainsSubstring("--threads -1: a number of threads is needed"));
+
+  const MegatronVoice voice = *flags("--tensor-model-parallel-size 2 --fp16").megatron;
+  std::map<std::string, std::string> told(voice.arguments.begin(), voice.arguments.end());
+  CHECK(told.at("world_size") == "4");
+  CHECK(told.at("data_parallel_size") == "2");
+  CHECK(told.at("params_dtype") == "torch.float16");
+  CHECK(told.at("rank") == "0");
+}
+
+TEST_CASE("Megatron's flags: what --load names is a run to go on with, weights, or another program's release") {
+  const testing::TemporaryFolder folder;
+  const auto put = [&](const std::string& name, const std::string& content) {
+    std::filesystem::create_directories((folder / name).parent_path());
+    std::ofstream(folder / name) << content;
+  };
+  const auto loaded = [&](const std::string& from, const std::string& more = "") {
+    return flags_of(without(kCourse, {"--save CKPT"}) + " --save " + (folder / "new").string() + " --load " +
+                    (folder / from).string() + more);
+  };
+  put("weights.safetensors", "");
+  put("theirs/latest_checkpointed_iteration.txt", "release\n");
+  put("theirs/release/model_optim_rng.pt", "");
+  put("huggingface/config.json", "{}");
+  put("checkpoint/model.safetensors", "");
+  put("new/run_id", "");
+  put("new/config.json", "{}");
+  for (const char* weights : {"weights.safetensors", "huggingface", "checkpoint"}) {
+    INFO(weights);
+    const TrainFlags flags = loaded(weights);
+    CHECK(flags.init == (folder / weights).string());
+    CHECK(flags.run_dir == (folder / "new").string());
+    CHECK_FALSE(flags.resume);
+    CHECK(flags.megatron->accepted.back() ==
+          concat("--load ", (folder / weights).string(), ": its weights are taken; Adam's moments begin at 0"));
+  }
+  CHECK(loaded("theirs").init == (folder / "theirs/release").string());
+  const TrainFlags resumed = loaded("new");
+  CHECK(resumed.resume);
+  CHECK(resumed.init.empty());
+  CHECK(resumed.run_dir == (folder / "new").string());
+  CHECK(loaded("new", " --exit-on-missing-checkpoint").resume);
+  CHECK(loaded("../" + folder.path().filename().string() + "/new").resume);  // spelled otherwise
+  put("old/run_id", "");
+  CHECK_THAT(testing::error_of([&] { loaded("old"); }),
+             ContainsSubstring(": a run goes on in its own folder, and --save is "));
+  CHECK(loaded("old", " --finetune").init == (folder / "old").string());
+  CHECK_THAT(testing::error_of([&] { loaded("new", " --overwrite"); }),
+             ContainsSubstring("--overwrite replaces the run that --load wants to go on with"));
+  CHECK(loaded("weights.safetensors", " --overwrite").overwrite);
 }

@@ -146,6 +146,12 @@ TEST_CASE("the --comm-report of a pipeline: predicted is counted on every rank, 
     CHECK_THAT(run.out, ContainsSubstring("pp        send_receive"));
     CHECK_THAT(run.out, ContainsSubstring("place 1: idle for "));
   }
+  const std::string alone = "--shard-optimizer: one data-parallel rank holds all moments of what it trains\n";
+  const auto said = [&](const std::string& layout) {
+    return runs.train("sharded", "--overwrite --pipeline-parallel 2 --shard-optimizer " + layout).out;
+  };
+  CHECK_THAT(said("--ranks 2"), ContainsSubstring(alone));
+  CHECK_THAT(said("--ranks 4"), !ContainsSubstring(alone));
 }
 
 TEST_CASE("mesh --pipeline draws the schedule, and predicts the work of each piece") {

@@ -398,7 +398,11 @@ TEST_CASE("predict: what does not fit is refused before any work, with the file 
   here.refused(here.predict("nowhere", "refused.h5"), "nowhere");
   here.refused(here.predict("run", "no/refused.h5"), "no");
   here.refused(here.command("predict --weights " + here.at("run")), "--out is required");
-  here.refused(here.predict("run", "refused.nc"), "isobar writes no nc yet");
+  for (const std::string other : {"nc", "nc4", "cdf", "zarr", "grib", "grib2", "grb"}) {
+    here.refused(here.predict("run", "refused." + other), "isobar writes no " + other + " yet: name it .h5");
+    here.refused(here.predict("run", "refused.h5", "--scores " + here.at("refused." + other)),
+                 "--scores " + here.at("refused." + other) + ": isobar writes no " + other + " yet");
+  }
 }
 
 // The input is a file with holes that takes no room itself.

@@ -2,9 +2,12 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include "engine/files/reader.h"
 #include "tests/harness/safetensors_copy.h"
@@ -454,6 +457,50 @@ TEST_CASE("pretrain-gpt: the memory of a step, predicted before it and counted a
   CHECK_THAT(legacy.out, ContainsSubstring("memory of a step, predicted for rank 0: "));
 }
 
+TEST_CASE("pretrain-gpt: which evaluations the log tells of, where the last iteration is one of the interval") {
+  const SmallCourse here;
+  const auto evaluations = [&](const std::string& format) {
+    const Outcome run = here.pretrain("run", "--overwrite --eval-interval 6 --log-format " + format);
+    here.done(run);
+    std::vector<std::string> told;
+    const std::regex line(R"( validation loss at (.*) \| lm loss value: .*)");
+    std::istringstream in(run.out);
+    std::smatch match;
+    for (std::string text; std::getline(in, text);)
+      if (std::regex_match(text, match, line)) told.push_back(match[1].str());
+    return told;
+  };
+  using Told = std::vector<std::string>;
+  CHECK(evaluations("legacy") ==
+        Told{"iteration 6", "iteration 12", "the end of training for val data", "the end of training for test data"});
+  CHECK(evaluations("core") ==
+        Told{"iteration 6", "iteration 12", "iteration 12 on validation set", "iteration 12 on test set"});
+}
+
+TEST_CASE("pretrain-gpt: parameters of every rank that shares the first one's samples, and timers of all ranks") {
+  const SmallCourse here;
+  const Outcome run = here.pretrain("run",
+                                    "--ranks 4 --tensor-model-parallel-size 2 --train-iters 4 --eval-iters 0 "
+                                    "--timing-log-level 2");
+  here.done(run);
+  std::map<std::string, std::int64_t> parameters;
+  const std::regex of_rank(R"( > number of parameters on \(tensor, pipeline\) model parallel rank \((.*)\): (\d+))");
+  const std::regex timer(R"(    ([a-z-]+) \.+: \(([0-9.]+), ([0-9.]+)\))");
+  std::vector<std::string> timers;
+  std::istringstream in(run.out);
+  std::smatch match;
+  for (std::string text; std::getline(in, text);) {
+    if (std::regex_match(text, match, of_rank)) CHECK(parameters.emplace(match[1].str(), std::stoll(match[2])).second);
+    if (!std::regex_match(text, match, timer)) continue;
+    timers.push_back(match[1].str());
+    CHECK(std::stod(match[2]) <= std::stod(match[3]));
+  }
+  REQUIRE(parameters.size() == 2);
+  CHECK(parameters.at("0, 0") + parameters.at("1, 0") > 36224);  // of the whole network: some are held by both
+  CHECK(parameters.at("0, 0") < 36224);
+  CHECK(timers == std::vector<std::string>{"forward-backward", "batch-generator", "all-grads-sync", "optimizer"});
+}
+
 TEST_CASE("pretrain-gpt: tags of TensorBoard, by iterations and by samples") {
   const SmallCourse here;
   here.done(
@@ -480,6 +527,14 @@ TEST_CASE("pretrain-gpt: tags of TensorBoard, by iterations and by samples") {
   }
   for (const char* tag : {"iteration-time", "throughput", "forward-backward-time", "optimizer-time"})
     CHECK(steps_of(tag) == std::vector<std::int64_t>{4, 8, 12});
+  for (const std::int64_t iteration : {4, 8, 12}) {  // seconds of one iteration, in the mean over four
+    const float all = events.scalars.at({"iteration-time", iteration}),
+                passes = events.scalars.at({"forward-backward-time", iteration}),
+                update = events.scalars.at({"optimizer-time", iteration});
+    CHECK((passes > 0 && update > 0));
+    CHECK(passes + update <= all);
+    CHECK(passes + update > all / 20);
+  }
   CHECK(steps_of("lm loss validation") == std::vector<std::int64_t>{8});
   CHECK(steps_of("lm loss validation vs samples") == std::vector<std::int64_t>{64});
   CHECK(events.scalars.at({"lm loss validation ppl", 8}) ==

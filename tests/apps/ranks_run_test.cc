@@ -7,6 +7,7 @@
 
 #include "engine/files/reader.h"
 #include "engine/files/safetensors.h"
+#include "tests/harness/environment_variable.h"
 #include "tests/harness/isobar_command.h"
 #include "tests/harness/metrics_difference.h"
 #include "tests/harness/temporary_folder.h"
@@ -75,6 +76,7 @@ TEST_CASE("ranks: a run of several ranks is the run of one, and leaves one run's
     CHECK(run.err == "");
     CHECK(difference(serial, testing::metrics_of(runs.path(name))) < 1e-10);
     CHECK_THAT(run.out, ContainsSubstring("Setting DP = " + std::to_string(ranks) + ", TP = 1, CP = 1, PP = 1"));
+    CHECK_THAT(run.out, ContainsSubstring(": device cpu, precision fp64, " + std::to_string(ranks) + " ranks with "));
     const json summary = json::parse(read_file(runs.path(name) / "summary.json"));
     CHECK(summary["layout"] == json{{"dp", ranks}, {"tp", 1}, {"cp", 1}, {"pp", 1}});
     const std::string log = read_file(runs.path(name) / "out.log");
@@ -259,6 +261,22 @@ TEST_CASE("ranks: whatever one of them does wrong ends all, with one sentence th
   set_fault("rank=1 call=30 do=die");
   CHECK(runs.train("killed", "--ranks 3").status == -SIGKILL);
   set_fault(nullptr);
+}
+
+TEST_CASE("ranks: they share the threads of the process, or have those that are asked for") {
+  const RanksRun runs;
+  const testing::EnvironmentVariable threads("OMP_NUM_THREADS", "5");
+  const auto told = [&](const std::string& flags) {
+    const Outcome run = runs.train("run", "--overwrite --set num_iters=1 --set limit_nsamples_val=1 " + flags);
+    INFO(run.err);
+    REQUIRE(run.status == 0);
+    const std::size_t begin = run.out.find("precision fp64, "), end = run.out.find('\n', begin);
+    return run.out.substr(begin, end - begin);
+  };
+  CHECK(told("") == "precision fp64, 1 rank with 5 threads");
+  CHECK(told("--ranks 2") == "precision fp64, 2 ranks with 2 threads each");
+  CHECK(told("--ranks 6") == "precision fp64, 6 ranks with 1 thread each");
+  CHECK(told("--ranks 2 --threads 3") == "precision fp64, 2 ranks with 3 threads each");
 }
 
 TEST_CASE("ranks: layouts that do not fit are refused before anything is written") {

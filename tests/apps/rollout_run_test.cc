@@ -61,6 +61,9 @@ TEST_CASE("rollout runs: a curriculum that is resumed in any stage goes on to th
   for (const char* line :
        {"iteration 3 begins a stage: forecasts of 3 steps", "iteration 5 begins a stage: forecasts of 2 steps"})
     CHECK_THAT(log, ContainsSubstring(line));
+  CHECK_THAT(log, ContainsSubstring(" - from iteration 1 on: ") &&
+                      ContainsSubstring(" - from iteration 3 on: forecasts of 3 steps") &&
+                      ContainsSubstring(" - from iteration 5 on: forecasts of 2 steps"));
   const std::size_t last = log.rfind("begins a stage");
   CHECK(log.rfind("begins a stage", last - 1) == log.find("begins a stage"));  // these two alone
   for (int iteration = 1; iteration < kIterations; ++iteration) {

@@ -63,8 +63,10 @@ TEST_CASE("score: of one start RMSE and persistence are those that isobar foreca
       CHECK(global["persistence"]["rmse"][name][lead].get<double>() ==
             Approx(a["persistence_rmse"][name][lead].get<double>()).epsilon(1e-5));
     }
-  CHECK_THAT(outcome.out, ContainsSubstring("1 start, "));
-  CHECK_THAT(outcome.out, ContainsSubstring("pictures written to"));
+  CHECK(outcome.out.starts_with("1 start, 1982-01-01T18:00 to 1982-01-01T18:00; global, weights cos\n"));
+  CHECK_THAT(outcome.out, ContainsSubstring(" pictures written to " + here.path("png").string() + "\n"));
+  CHECK_THAT(outcome.out, ContainsSubstring("\nwritten to " + here.path("a.gif").string() +
+                                            ": the forecast from 1982-01-01T18:00\n"));
   CHECK(fs::exists(here.path("a.gif")));
 
   const auto refused = [&](const std::string& arguments) {
@@ -74,6 +76,7 @@ TEST_CASE("score: of one start RMSE and persistence are those that isobar foreca
   };
   CHECK_THAT(refused("--json " + forecast), ContainsSubstring("--json " + forecast + " would replace the data"));
   CHECK_THAT(refused("--json x.gif --animate x.gif"), ContainsSubstring("--json and --animate are both x.gif"));
+  CHECK_THAT(refused("--json x.gif --animate ./x.gif"), ContainsSubstring("--json and --animate are both x.gif"));
   CHECK_THAT(refused("--png " + made), ContainsSubstring("--png " + made + " is no folder"));
   CHECK_THAT(refused("--animate " + forecast), ContainsSubstring("--animate " + forecast + " would replace the data"));
   CHECK_THAT(refused("--train-range 0 5"), ContainsSubstring("--train-range needs --climatology"));
@@ -81,7 +84,17 @@ TEST_CASE("score: of one start RMSE and persistence are those that isobar foreca
   CHECK_THAT(refused("--climatology " + forecast), ContainsSubstring("no variable on days"));
   CHECK_THAT(refused("--range 0 2"), ContainsSubstring("no forecast starts within --range"));
   CHECK_THAT(refused("--weights area"), ContainsSubstring("area"));
-  here.done(here.command("score " + forecast + " --truth " + here.data("/test") + " --weights cells --region tropics"));
+  CHECK_THAT(refused("--range 4 9"), ContainsSubstring("no forecast starts within --range"));
+  const Outcome of_one = here.command("score " + forecast + " --truth " + here.data("/test") +
+                                      " --range 3 4 --channels v10 --json " + here.path("one.json").string());
+  here.done(of_one);
+  CHECK_THAT(of_one.out, ContainsSubstring("v10") && !ContainsSubstring("u10"));
+  const nlohmann::json one = here.json("one.json")["regions"]["global"]["forecast"]["rmse"];
+  CHECK(one == nlohmann::json{{"v10", global["forecast"]["rmse"]["v10"]}});
+  const Outcome tropics =
+      here.command("score " + forecast + " --truth " + here.data("/test") + " --weights cells --region tropics");
+  here.done(tropics);
+  CHECK_THAT(tropics.out, ContainsSubstring("; tropics, weights cells\n"));
 }
 
 TEST_CASE("data climatology: killed at random moments it leaves no half file, and then it makes the same bytes") {
@@ -92,7 +105,19 @@ TEST_CASE("data climatology: killed at random moments it leaves no half file, an
   };
   const Outcome whole = make(here.path("whole.nc").string());
   REQUIRE(whole.status == 0);
-  CHECK_THAT(whole.out, ContainsSubstring("80 steps of 2 files"));
+  CHECK(whole.out.starts_with("80 steps of 2 files, 1979-01-01T00:00 to 1980-01-10T18:00; written to " +
+                              here.path("whole.nc").string() + "\n"));
+  const Outcome some =
+      here.command("data climatology " + here.data("/train") + " --range 2 9 --out " + here.path("some.nc").string());
+  here.done(some);
+  const auto with_window = [&](const std::string& days) {
+    return here.command("data climatology " + here.data("/train") + " --window " + days + " --out " +
+                        here.path("window.nc").string());
+  };
+  here.done(with_window("1"));
+  CHECK((here.file("window.nc") != here.file("whole.nc")));
+  CHECK_THAT(with_window("2").err, ContainsSubstring("2"));
+  CHECK(some.out.starts_with("7 steps of 1 file, 1979-01-01T12:00 to 1979-01-03T00:00; written to "));
   int killed = 0;
   for (int moment = 0; moment < 12; ++moment) {
     const Outcome outcome = make(out, [&](pid_t child) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tests/data/files/idx_files.h"
+#include "tests/harness/environment_variable.h"
 #include "tests/harness/small_runs.h"
 #include "tests/harness/testing.h"
 
@@ -109,8 +110,9 @@ TEST_CASE("sweep command: two jobs make the runs of isobar train, a table, and n
                    here.path("alone").string()));
   check_same_run(here, "alone", "sweep/runs/0002_lr=0.002", "step_00000004");
 
-  const Outcome again = here.sweep(kTwoRates, "sweep");
+  const Outcome again = here.sweep(kTwoRates, "sweep", "--jobs 9");
   here.done(again);
+  CHECK_THAT(again.out, ContainsSubstring(": 2 runs, 2 at once, with 1 thread each\n"));  // no more than there are
   CHECK_THAT(again.out, !ContainsSubstring("running") && ContainsSubstring("\n0001  0.001  finished  4 "));
   const Outcome other = here.sweep(R"("lr": {"values": [0.001, 0.003]})", "sweep");
   CHECK(other.status == 1);
@@ -174,6 +176,31 @@ TEST_CASE("sweep command: SIGTERM and Ctrl-C stop all runs, and each writes its 
     for (const json& result : here.results(folder)) CHECK(result.at("state") == "stopped");
     for (const std::string& run : kTwoRuns) CHECK(fs::exists(here.path(folder + "/runs/" + run + "/stopped")));
   }
+}
+
+TEST_CASE("sweep command: a signal is told by the status, also where a run has failed") {
+  const Sweeps here;
+  const std::string images = R"("images": {"values": ["pairs", "random"]})";
+  const Outcome stopped = testing::isobar_command(
+      here.path(), "sweep " + here.file(images, "100000") + here.flags("sweep", "--jobs 2 --threads 1"),
+      [&](pid_t sweep) {
+        wait_until([&] { return checkpoints_in(here.path("sweep/runs/0002_images=random")) > 0; });
+        ::kill(sweep, SIGTERM);
+      });
+  CHECK(stopped.status == 75);
+  CHECK(stopped.err == "");
+  CHECK(here.results("sweep")[0].at("state") == "failed");
+  CHECK(here.results("sweep")[1].at("state") == "stopped");
+}
+
+TEST_CASE("sweep command: without --run-dir it goes where its runs' config says, under the name of its file") {
+  const Sweeps here;
+  const std::string expdir = R"("expdir": {"values": [")" + here.path("exps").string() + R"("]})";
+  here.done(here.command("sweep " + here.file(expdir, "1") + " --device cpu --threads 1"));
+  CHECK(json::parse(here.contents("exps/rates/results.json")).at("runs").size() == 1);
+  const testing::EnvironmentVariable ranks("WORLD_SIZE", "2"), rank("RANK", "0");
+  CHECK_THAT(here.command("sweep " + here.file(expdir, "1")).err,
+             ContainsSubstring("isobar sweep is one process, which starts others: start it without "));
 }
 
 TEST_CASE("sweep command: data and threads need to be given once, and data may move") {

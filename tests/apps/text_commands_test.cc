@@ -124,6 +124,41 @@ TEST_CASE("text commands: flags of Megatron that mean something else here are re
              ContainsSubstring("p_text_document: 1 documents, 1 tokens"));
 }
 
+TEST_CASE(
+    "text commands: what is replaced, left out or unknown is told, and files are replaced where that is asked for") {
+  const TextCommands commands;
+  testing::write_text(commands.at("in"),
+                      "a\xff"
+                      "b\n---\nc\n");
+  const std::string text = "preprocess --tokenizer-type bytes --text --separator=--- --input " + commands.at("in") +
+                           " --output-prefix " + commands.at("p");
+  CHECK_THAT(commands.refused(text), ContainsSubstring("is not UTF-8"));
+  const std::string made = commands.done(text + " --invalid replace");
+  CHECK_THAT(made, ContainsSubstring("p_text_document: 2 documents, ") &&
+                       ContainsSubstring("replaced by U+FFFD because it was not UTF-8: 1 times\n"));
+  CHECK_THAT(commands.refused(text + " --invalid replace"), ContainsSubstring("exists; --overwrite replaces it"));
+  CHECK(commands.done(text + " --invalid replace --overwrite") == made);
+  CHECK_THAT(commands.refused(text + " --invalid ignore"), ContainsSubstring("--invalid"));
+
+  const std::string merge = "merge " + commands.at("p_text_document") + " --output-prefix " + commands.at("m");
+  const std::string merged = commands.done(merge);
+  CHECK_THAT(merged, !ContainsSubstring("unknown"));
+  CHECK_THAT(commands.refused(merge), ContainsSubstring("m.idx exists; --overwrite replaces it"));
+  fs::remove(commands.at("p_text_document.json"));
+  CHECK(commands.done(merge + " --overwrite") ==
+        merged + "the tokenizer of a file is unknown (it has no .json), so it was not compared\n");
+
+  const std::uint16_t tokens[] = {1, 2, 0};
+  testing::write_text(commands.at("t.bin"), std::string(reinterpret_cast<const char*>(tokens), sizeof tokens));
+  const std::string import = "import " + commands.at("t.bin") + " --eod 0 --output-prefix " + commands.at("n") + " ";
+  for (const char* number : {"0", "2147483648"})
+    CHECK_THAT(commands.refused(import + "--vocabulary " + number),
+               ContainsSubstring(std::string("--vocabulary ") + number + " is no number of tokens"));
+  CHECK_THAT(commands.done(import + "--vocabulary 3"), ContainsSubstring("n: 1 documents, 3 tokens"));
+  CHECK_THAT(commands.refused(import + "--vocabulary 3"), ContainsSubstring("exists; --overwrite replaces it"));
+  CHECK_THAT(commands.done(import + "--vocabulary 3 --overwrite"), ContainsSubstring("n: 1 documents, 3 tokens"));
+}
+
 TEST_CASE("text commands: nanoGPT's tokens are imported") {
   const TextCommands commands;
   const std::uint16_t tokens[] = {5, 50256, 7, 8, 50256};

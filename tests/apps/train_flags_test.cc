@@ -4,7 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <utility>
@@ -124,4 +127,132 @@ TEST_CASE("train flags: the table has them all") {
       INFO(name);
       CHECK(known.contains("--" + name));
     }
+}
+
+namespace {
+
+// What finding the ranks of these flags says, without a launcher.
+std::string refusal_of_flags(TrainFlags flags) {
+  try {
+    find_ranks(flags);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("train flags: layouts that are none are refused, with all numbers") {
+  const auto refusal = [](const std::function<void(TrainFlags&)>& set) {
+    TrainFlags flags;
+    flags.ranks = 12;
+    set(flags);
+    return refusal_of_flags(flags);
+  };
+  CHECK(refusal([](TrainFlags& o) { o.tensor_parallel = 2, o.context_parallel = 3, o.pipeline_parallel = 2; }) == "");
+  CHECK(refusal([](TrainFlags& o) { o.tensor_parallel = 5; }) == "--ranks 12 is no multiple of --tensor-parallel 5");
+  CHECK(refusal([](TrainFlags& o) { o.tensor_parallel = 2, o.context_parallel = 4; }) ==
+        "--ranks 12 is no multiple of --tensor-parallel 2 x --context-parallel 4");
+  CHECK(refusal([](TrainFlags& o) { o.tensor_parallel = 2, o.context_parallel = 2, o.pipeline_parallel = 2; }) ==
+        "--ranks 12 is no multiple of --tensor-parallel 2 x --context-parallel 2 x --pipeline-parallel 2");
+  for (const char* fits : {"", "all", "1", "3"})
+    CHECK(refusal([&](TrainFlags& o) { o.tensor_parallel = 2, o.pipeline_parallel = 2, o.shard_optimizer = fits; }) ==
+          "");
+  CHECK(
+      refusal([](TrainFlags& o) { o.tensor_parallel = 2, o.pipeline_parallel = 2, o.shard_optimizer = "6"; }) ==
+      "--shard-optimizer 6: the 3 ranks that share the optimizer, --ranks over --tensor-parallel, are no groups of 6");
+  CHECK_THAT(refusal([](TrainFlags& o) { o.noddp = true, o.shard_optimizer = "all"; }),
+             testing::ContainsSubstring("with --noddp they exchange nothing"));
+  CHECK(refusal([](TrainFlags& o) { o.noddp = true, o.shard_optimizer = "1"; }) == "");
+  CHECK(refusal([](TrainFlags& o) { o.noddp = true, o.pipeline_parallel = 2; }) ==
+        "--noddp: ranks of a pipeline compute parts of one gradient, and must exchange them");
+  CHECK(refusal([](TrainFlags& o) { o.noddp = true, o.context_parallel = 2; }) ==
+        "--noddp: context-parallel ranks compute parts of one gradient, and must exchange them");
+  CHECK(refusal([](TrainFlags& o) { o.noddp = true, o.tensor_parallel = 2, o.sequence_parallel = true; }) ==
+        "--noddp: ranks that are sequence parallel compute parts of one gradient, and must exchange them");
+  CHECK(refusal([](TrainFlags& o) { o.noddp = true, o.sequence_parallel = true; }) == "");
+  CHECK(refusal([](TrainFlags& o) { o.noddp = true, o.tensor_parallel = 2; }) == "");
+  const std::string alone = "--pipeline-chunks and --pipeline-split: go with --pipeline-parallel of 2 ranks at least";
+  CHECK(refusal([](TrainFlags& o) { o.pipeline_chunks = 2; }) == alone);
+  CHECK(refusal([](TrainFlags& o) { o.pipeline_split = "even"; }) == alone);
+  CHECK(refusal([](TrainFlags& o) { o.pipeline_parallel = 2, o.pipeline_chunks = 0; }) ==
+        "--pipeline-chunks 0: at least one chunk is needed");
+  CHECK(refusal([](TrainFlags& o) { o.backend = "nccl"; }) ==
+        "--backend nccl: no launcher has started this process; use srun, mpirun or torchrun");
+  CHECK(refusal([](TrainFlags& o) { o.backend = "mpi"; }) ==
+        "--backend mpi: no launcher has started this process; use mpirun or srun --mpi=pmix");
+  CHECK(refusal([](TrainFlags& o) { o.backend = "thread"; }) == "");
+}
+
+TEST_CASE("train flags: what they say of a layout is what ranks are made by") {
+  TrainFlags flags;
+  flags.ranks = 24;
+  flags.tensor_parallel = 2;
+  flags.context_parallel = 3;
+  flags.pipeline_parallel = 2;
+  flags.pipeline_chunks = 4;
+  flags.pipeline_split = "even";
+  flags.sequence_parallel = true;
+  flags.context_form = "ring";
+  flags.parallel_order = "pp-tp-cp-dp";
+  flags.shard_optimizer = "3";
+  flags.bucket_cap_mb = 1.5;
+  const PlannedRank planned = planned_rank(flags, 5);
+  CHECK(std::array{planned.sizes.dp, planned.sizes.tp, planned.sizes.cp, planned.sizes.pp} ==
+        std::array<std::int64_t, 4>{2, 2, 3, 2});
+  CHECK(planned.rank == 5);
+  CHECK(planned.order == "pp-tp-cp-dp");
+  CHECK(planned.sequence);
+  CHECK(planned.form == ContextForm::ring);
+  CHECK(planned.pipeline.chunks == 4);
+  CHECK(planned.exchange.shards == 3);
+  CHECK(planned.exchange.bucket_bytes == 3 << 19);
+  CHECK_FALSE(planned.exchange.off);
+  flags.noddp = true;
+  CHECK(exchange_of(flags).off);
+  CHECK(shards_named("") == 1);
+  CHECK(shards_named("all") == ExchangeOptions::kAll);
+  for (const char* none : {"0", "-1", "1.5", "many"})
+    CHECK_THROWS_WITH(shards_named(none), testing::ContainsSubstring(concat("--shard-optimizer ", none, ": a number")));
+}
+
+TEST_CASE("train flags: which keys they set, under whose name, and what wins") {
+  TrainFlags flags;
+  flags.config.config = "tiny";
+  flags.ranks = 12;
+  flags.tensor_parallel = 2;
+  flags.amp_mode = "bf16";
+  flags.root_dir = "elsewhere";
+  flags.local_batch_size = 3;
+  flags.num_epochs = 4;
+  flags.num_data_workers = 5;
+  flags.data_loader_config = "inmem";
+  flags.enable_jit = true;
+  ConfigEntries entries = named_config(flags).entries;
+  const auto is = [&](const char* key, const nlohmann::json& value, const std::string& origin) {
+    INFO(key);
+    CHECK(entries.at(key).value == value);
+    CHECK(entries.at(key).origin == origin);
+  };
+  is("amp_mode", "bf16", "--amp-mode");
+  is("expdir", "elsewhere", "--root-dir");
+  is("global_batch_size", 18, "--local-batch-size");  // of 6 data-parallel ranks
+  is("num_epochs", 4, "--num-epochs");
+  is("num_data_workers", 5, "--num-data-workers");
+  is("volumes", "memory", "--data-loader-config");
+  is("enable_jit", true, "--enable-jit");
+  flags.enable_amp = flags.enable_fused = true;
+  flags.data_loader_config = "dali";
+  flags.num_iters = 7;
+  flags.local_batch_size = 0;
+  flags.config.assignments = {"num_data_workers=1", "lr=0.5"};
+  entries = named_config(flags).entries;
+  is("amp_mode", "fp16", "--enable-amp");
+  is("data_loader_config", "dali", "--data-loader-config");
+  is("enable_fused", true, "--enable-fused");
+  is("global_batch_size", 0, "--local-batch-size");  // which the key's own check refuses
+  is("num_data_workers", 1, "--set");
+  is("lr", 0.5, "--set");
+  CHECK_FALSE(entries.contains("volumes"));
 }

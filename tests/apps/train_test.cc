@@ -321,6 +321,43 @@ TEST_CASE("a run that was stopped or killed and resumed ends with the same bits"
   CHECK_THAT(finished.out, ContainsSubstring("is finished"));
 }
 
+TEST_CASE("a run pauses at every multiple of exit_interval, and goes on as if it had not") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("whole", "--set exit_interval=100")));
+  std::string more;
+  for (const int iteration : {5, 10}) {
+    const Outcome paused = isobar_command(here, here.train("parts", "--set exit_interval=5" + more));
+    check_done(paused);
+    const std::string why =
+        "paused after iteration " + std::to_string(iteration) + " of 14, at iteration " + std::to_string(iteration);
+    CHECK_THAT(paused.out, ContainsSubstring(" - " + why + "; a checkpoint is written to " + here / "parts" +
+                                             ": run again with --resume\n"));
+    CHECK(read_file(here / "parts/stopped") == why + "\n");
+    CHECK_FALSE(fs::exists(here / "parts/summary.json"));
+    more = " --resume";
+  }
+  check_done(isobar_command(here, here.train("parts", "--set exit_interval=5 --resume")));
+  CHECK_FALSE(fs::exists(here / "parts/stopped"));
+  CHECK(metrics_of(here / "parts") == metrics_of(here / "whole"));
+  const std::string last = "/checkpoints/step_00000014/optimizer.safetensors";
+  CHECK((read_file(here / "parts" + last) == read_file(here / "whole" + last)));
+}
+
+TEST_CASE("a run pauses when its minutes are over, behind an iteration of its own at least") {
+  const Playground here;
+  const std::string soon = "--set exit_duration_mins=1e-9";
+  for (const auto& [iteration, more] : {std::pair("1", ""), std::pair("2", " --resume")}) {
+    const Outcome paused = isobar_command(here, here.train("run", soon + more));
+    check_done(paused);
+    CHECK_THAT(paused.out,
+               ContainsSubstring(std::string(" - paused after iteration ") + iteration + " of 14, after ") &&
+                   ContainsSubstring(" minutes; a checkpoint is written to "));
+  }
+  const Outcome whole = isobar_command(here, here.train("run", "--resume --set exit_duration_mins=60"));
+  check_done(whole);
+  CHECK_THAT(whole.out, !ContainsSubstring("paused"));
+}
+
 TEST_CASE("a run starts from another run's best weights, and info tells what weights say") {
   const Playground here;
   check_done(isobar_command(here, here.train("first", "--num_iters 4")));
@@ -386,6 +423,8 @@ TEST_CASE("the best weights stay the best when a run that only gets worse is res
   isobar_command(here, here.train("broken", worse), signal_when(here / "broken/checkpoints/step_00000006", SIGKILL));
   check_done(isobar_command(here, here.train("broken", worse + " --resume")));
   check_same_end(here / "whole", here / "broken");
+  const std::string log = read_file(here / "broken/out.log");  // the process that ends it has not seen its iteration
+  CHECK_THAT(log.substr(log.rfind("best validation loss ")), ContainsSubstring(", of iteration 0: "));
 }
 
 TEST_CASE("of weights with one validation loss the first are the best") {
@@ -429,6 +468,9 @@ TEST_CASE("TensorBoard has what metrics.jsonl has, and the config") {
     }
   }
   CHECK_THAT(read_file(file), ContainsSubstring("| seed | `7` |") && ContainsSubstring("^RMSE of persistence/t2m$"));
+  CHECK_THAT(read_file(here / "run/out.log"),
+             ContainsSubstring(": device cpu, precision fp16, 1 rank with 1 thread\n"));
+  CHECK(json::parse(read_file(here / "run/summary.json")).at("precision") == "fp16");
 }
 
 TEST_CASE("the maps of a validation are of the variables that picture_channels names") {
@@ -463,6 +505,20 @@ TEST_CASE("TensorBoard hides what a resumed run repeats") {
   check_done(isobar_command(here, here.train("run", "--num_iters 4 --resume")));
   for (const fs::directory_entry& file : fs::directory_iterator(here / "run/logs"))
     if (file.path() != first) CHECK(TensorBoardEvents(file.path()).purge_step == 3);
+}
+
+TEST_CASE("a run that is resumed without a checkpoint begins again, and hides all of before") {
+  const Playground here;
+  check_done(isobar_command(here, here.train("whole", "--num_iters 4")));
+  check_done(isobar_command(here, here.train("run", "--num_iters 4")));
+  const fs::path first = *fs::directory_iterator(here / "run/logs");
+  for (const char* weights : {"run/checkpoints", "run/best"}) fs::remove_all(here / weights);
+  const Outcome again = isobar_command(here, here.train("run", "--num_iters 4 --resume"));
+  check_done(again);
+  CHECK_THAT(again.out, ContainsSubstring("no checkpoint in " + here / "run" + ": starting\n"));
+  CHECK(metrics_of(here / "run") == metrics_of(here / "whole"));
+  for (const fs::directory_entry& file : fs::directory_iterator(here / "run/logs"))
+    if (file.path() != first) CHECK(TensorBoardEvents(file.path()).purge_step == 0);
 }
 
 TEST_CASE("a damaged checkpoint is passed over, and named") {
@@ -731,6 +787,13 @@ TEST_CASE("a run is resumed by its folder alone") {
   check_done(finished);
   CHECK_THAT(finished.out, ContainsSubstring("is finished"));
   check_error(isobar_command(here, "train --resume --set seed=4 --run-dir " + here / "broken --num_iters 15"), "seed");
+  // Of a key that its isobar did not have yet the run has the value that it was computed by.
+  json config = json::parse(read_file(here / "broken/config.json"));
+  REQUIRE(config.at("allow_overlap") == false);
+  config.erase("allow_overlap");
+  std::ofstream(here / "broken/config.json") << config.dump(2);
+  check_done(isobar_command(here, "train --resume --threads 1 --num_iters 15 --run-dir " + here / "broken"));
+  CHECK(json::parse(read_file(here / "broken/config.json")).at("allow_overlap") == true);
 }
 
 TEST_CASE("the seconds of a run are those of all its processes") {
@@ -779,6 +842,14 @@ TEST_CASE("a forecast from a run, from its weights file, and from weights withou
   check_done(isobar_command(here, bare + " --config " + here / "small.json"));
   const bool same_forecast = read_file(here / "a.h5") == read_file(here / "b.h5");
   CHECK(same_forecast);
+  const Outcome sized =
+      isobar_command(here, bare + " --config " + here / "small.json" + " --set img_size=null --set n_in_channels=null");
+  check_done(sized);
+  CHECK_THAT(sized.out, ContainsSubstring("from the data: img_size [8,16], n_in_channels 3\n"));
+  CHECK_THAT(sized.out, ContainsSubstring("written to " + here / "b.h5" +
+                                          ": the forecast from step 1, fields [lead 3, channel 3, 8, 16], HDF5 that "
+                                          "h5py, netCDF and xarray read\n"));
+  CHECK((read_file(here / "a.h5") == read_file(here / "b.h5")));
 
   const isobar::hdf5::File h5 = isobar::hdf5::File::open(here / "a.h5");
   CHECK(h5.info("fields").shape == std::vector<std::int64_t>{3, kChannels, kHeight, kWidth});
@@ -934,6 +1005,9 @@ TEST_CASE("a forecast replaces neither what it is made from nor what is no file"
   check_error(isobar_command(here, in_folder + " --out " + here / "data/train/2001.h5"), "would replace the data");
   check_error(isobar_command(here, base + " --scores " + here / "data/stats/stats.json"),
               "would replace the statistics");
+  for (const char* name : {"global_means.npy", "global_stds.npy", "time_means.npy"})
+    check_error(isobar_command(here, base + " --scores " + here / "data/stats/" + name),
+                std::string(name) + " would replace the statistics");
   check_error(isobar_command(here, base + " --scores " + here / "run/config.json"), "would replace a file of the run");
   check_error(isobar_command(here, base + " --out " + here / "f" + " --scores " + here / "f"), "both");
   check_error(isobar_command(here, base + " --out " + here / "run"), "is a folder");
@@ -1227,6 +1301,11 @@ TEST_CASE("a forecast says which weights it is made with, and warns of untrained
   const Outcome untrained = isobar_command(here, base + here / "worse");
   CHECK(untrained.status == 0);
   CHECK_THAT(untrained.err, ContainsSubstring("of iteration 0"));
+  // The best loss is that of the best weights, and of no checkpoint.
+  const std::string last = here / "run/checkpoints/step_00000014/model.safetensors";
+  const Outcome of_last = isobar_command(here, base + last);
+  check_done(of_last);
+  CHECK_THAT(of_last.out, ContainsSubstring("weights: " + last + ", of iteration 14\n"));
 }
 
 TEST_CASE("a map that cannot be written does not end a run") {
@@ -1343,6 +1422,8 @@ TEST_CASE("the flags of a run are explained, and refused where they ask for what
       {"--noddp", "--noddp: one rank makes no gradient exchange\n"},
       {"--sequence-parallel",
        "--sequence-parallel: without --tensor-parallel every rank has all rows of its samples\n"},
+      {"--enable_apex", "--enable-apex: isobar's Adam is one fused kernel always\n"},
+      {"--enable_benchy", "--enable-benchy: isobar-bench times kernels; --set volumes=synthetic reads no data\n"},
       {"--disable_broadcast_buffers", "--disable-broadcast-buffers: the model has no buffers\n"}};
   const Outcome silent = isobar_command(here, here.train("none", "--num_iters 1"));
   check_done(silent);
@@ -1362,6 +1443,8 @@ TEST_CASE("the flags of a run are explained, and refused where they ask for what
   check_error(isobar_command(here, here.train("no", "--ranks 2 --context_parallel 2 --context_form star")),
               "--context-form");
   check_error(isobar_command(here, here.train("no", "--ranks 0")), "--ranks 0: at least one rank is needed");
+  check_error(isobar_command(here, here.train("no", "--ranks 2 --pipeline_parallel 2 --set depth=2")),
+              " is not trained in stages; a language model is");
   check_error(isobar_command(here, here.train("no", "--tensor_parallel 0")), "--tensor-parallel 0: ");
   check_error(isobar_command(here, here.train("no", "--ranks 2 --shard-optimizer 0")), "--shard-optimizer 0: ");
   check_error(isobar_command(here, here.train("no", "--ranks 2 --comm-timeout 0")), "--comm-timeout");
@@ -1374,7 +1457,13 @@ TEST_CASE("a run says how long it waited for data, and how its errors compare wi
   check_done(outcome);
   CHECK_THAT(outcome.out, ContainsSubstring("  RMSE (persistence): ") && ContainsSubstring("u10 0."));
   CHECK_THAT(outcome.out, ContainsSubstring("  Waited for data: ") && !ContainsSubstring("Memory before"));
-  CHECK_THAT(read_file(here / "run/out.log"), ContainsSubstring("Memory before the first iteration"));
+  const std::string log = read_file(here / "run/out.log");
+  for (const char* when : {"Memory before the first iteration:\n", "Memory after the first iteration:\n"}) {
+    CHECK_THAT(log, ContainsSubstring(when));
+    CHECK(log.find(when) == log.rfind(when));
+  }
+  CHECK_THAT(log, ContainsSubstring(" parameters on cpu; 26 training samples, 6 iterations an epoch, 5 validation "
+                                    "samples\n"));
   double waited = 0;
   std::istringstream lines(read_file(here / "run/metrics.jsonl"));
   for (std::string line; std::getline(lines, line);) {
@@ -1424,11 +1513,20 @@ TEST_CASE("a test set is scored once, at the end, with the best weights, and cha
   CHECK_THAT(log, ContainsSubstring("with the best weights, of iteration 0\n") && ContainsSubstring(table));
   CHECK(log.find(table) == log.rfind(table));
 
+  // Or the last ones, where that is asked for.
+  check_done(isobar_command(here, here.train("last", worse + test + " --set test_weights=last")));
+  const json of_last = json::parse(read_file(here / "last/summary.json"));
+  CHECK(of_last.at("test_iteration") == 14);
+  CHECK(of_last.at("test_loss") == last.at("test_loss"));
+  CHECK_THAT(read_file(here / "last/out.log"), ContainsSubstring("with the last weights, of iteration 14\n"));
+
   // On bands of rows, with an average of the weights, and after the run was resumed.
   const std::string more = test + " --set ema=0.5 --ranks 4 --context-parallel 2 ";
   check_done(isobar_command(here, here.train("bands", more + "--num_iters 6")));
   check_done(isobar_command(here, here.train("bands", more + "--resume --num_iters 14")));
   const json on_bands = json::parse(read_file(here / "bands/summary.json"));
+  CHECK(on_bands.at("test_iteration") ==
+        json::parse(read_file(here / "bands/best/state.json")).at("trainer").at("iteration"));
   CHECK(on_bands.at("test_loss").get<double>() ==
         Approx(judged(here / "bands").at("test_loss").get<double>()).epsilon(1e-5));
 }

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -149,6 +150,10 @@ TEST_CASE("run sweep: a run that fails is a line with its sentence, and the othe
   CHECK(results[1].error == "ended by the signal Killed");
   CHECK(results[2].error == "ended with status 5, and its log has no error");
   CHECK(std::ranges::find(said, "0001_seed=0: failed: the disk is full") != said.end());
+  CHECK(std::ranges::find(said, "0005_seed=4: running") != said.end());
+  CHECK(std::ranges::count_if(said, [](const std::string& line) {
+          return line.starts_with("0004_seed=3: stopped after ") && line.ends_with(" s, no validation loss");
+        }) == 1);
   CHECK(std::ranges::find(said, "0005_seed=4: finished after 2.5 s, validation loss 0.5, best 0.5") != said.end());
   CHECK_THAT(read_file(sweep.path("sweep/results.csv")),
              ContainsSubstring("0001_seed=0,0,failed,") && ContainsSubstring(",the disk is full\r\n"));
@@ -192,6 +197,58 @@ TEST_CASE("run sweep: one that ends by the signal itself, before it could note i
   Scripted sweep(1, "echo $$ > $here/ids; exec sleep 100");
   const std::vector<RunResult> results = sweep.run([&] { return fs::exists(sweep.path("ids")); });
   CHECK(states_of(results) == std::vector<std::string>{"stopped"});
+}
+
+TEST_CASE("run sweep: a signal that the sweep did not send is an error, and of its own only those to stop are none") {
+  Scripted sweep(2, "case $run in *seed=0) kill -TERM $$;; *) kill -INT $$;; esac");
+  const std::vector<RunResult> results = sweep.run();
+  CHECK(states_of(results) == std::vector<std::string>(2, "failed"));
+  CHECK(results[0].error == "ended by the signal Terminated");
+  Scripted killed(1, "trap 'kill -9 $$' TERM; touch $here/on; while :; do sleep 0.01; done");
+  const std::vector<RunResult> result = killed.run([&] { return fs::exists(killed.path("on")); });
+  CHECK(states_of(result) == std::vector<std::string>{"failed"});
+  CHECK(result[0].error == "ended by the signal Killed");
+}
+
+TEST_CASE("run sweep: more jobs than GPUs share them in turn, and the table tells who runs") {
+  Scripted sweep(4,
+                 "echo $CUDA_VISIBLE_DEVICES; touch $here/on_$(basename $run);"
+                 "while [ ! -e $here/go ]; do sleep 0.01; done");
+  sweep.jobs.at_once = 3;
+  sweep.jobs.gpus = {"4", "7"};
+  std::string table;
+  sweep.run([&] {
+    const auto runs = [&](const char* name) { return fs::exists(sweep.path(std::string("on_") + name)); };
+    if (table.empty() && runs("0001_seed=0") && runs("0002_seed=1") && runs("0003_seed=2")) {
+      table = read_file(sweep.path("sweep/results.csv"));
+      std::ofstream(sweep.path("go")) << "";
+    }
+    return false;
+  });
+  CHECK_THAT(table, ContainsSubstring("0003_seed=2,2,running,") && ContainsSubstring("0004_seed=3,3,pending,"));
+  const auto gpu_of = [&](const std::string& run) { return sweep.lines("sweep/logs/" + run + ".log"); };
+  CHECK(gpu_of("0001_seed=0") == std::vector<std::string>{"4"});
+  CHECK(gpu_of("0002_seed=1") == std::vector<std::string>{"7"});
+  CHECK(gpu_of("0003_seed=2") == std::vector<std::string>{"4"});
+}
+
+TEST_CASE("run sweep: a child has this process's variables but for its own, and nothing to read") {
+  const testing::TemporaryFolder folder;
+  const testing::EnvironmentVariable longer("ISOBAR_TEST_OWN_TOO", "kept"), own("ISOBAR_TEST_OWN", "before");
+  const auto status_of = [&](const std::string& script) {
+    ChildProcess child(
+        {.command = {"/bin/sh", "-c", script}, .log = folder / "log", .environment = {"ISOBAR_TEST_OWN=after"}});
+    std::optional<int> status;
+    for (int i = 0; i < 3000 && !(status = child.ended()); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    CHECK(child.ended() == status);  // asked again
+    child.stop();                    // it has ended: nothing is told
+    return status.value_or(-1);
+  };
+  CHECK(status_of("env | grep -c ISOBAR_TEST_OWN=; echo $ISOBAR_TEST_OWN $ISOBAR_TEST_OWN_TOO; cat; echo end >&2") ==
+        0);
+  CHECK(WEXITSTATUS(status_of("exit 3")) == 3);
+  CHECK(read_file(folder / "log") == "1\nafter kept\nend\n");
 }
 
 TEST_CASE("run sweep: an error in the sweep itself leaves no process") {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -85,6 +86,30 @@ TEST_CASE("sweep file: a run's name is a folder's name, whatever the values") {
                   R"("]}, "img_size": {"values": [[8, 16]]}, "lr": {"values": [0.123456789]}}})");
   CHECK(combinations_of(file.read())[0].name ==
         "0001_train_data_path=-a-b-..----" + std::string(13, 'x') + "_img_size=-8-16-_lr=0.123457");
+}
+
+TEST_CASE("sweep file: a run's name ends where a file system's names might, and its number tells it from others") {
+  std::string parameters, value(24, 'y');
+  for (const char* key : {"expdir", "train_data_path", "valid_data_path", "test_data_path", "inf_data_path"})
+    parameters += concat(parameters.empty() ? "\"" : ", \"", key, R"(": {"values": [")", value, R"("]})");
+  const File file(R"({"config": "tiny", "parameters": {)" + parameters + "}}");
+  const std::string name = combinations_of(file.read())[0].name;
+  CHECK(name.size() == 150);
+  CHECK(name.starts_with("0001_expdir=" + value + "_train_data_path=" + value + "_valid_data_path="));
+}
+
+TEST_CASE("sweep file: integers are drawn from both ends on, as many as 32 bits tell apart") {
+  const auto drawn = [](const std::string& ints, int count) {
+    std::set<std::int64_t> values;
+    const File file(R"({"config": "tiny", "parameters": {"seed": {"ints": )" + ints + R"(}}, "count": )" +
+                    std::to_string(count) + "}");
+    for (const Combination& one : combinations_of(file.read()))
+      values.insert(one.values.at("seed").get<std::int64_t>());
+    return values;
+  };
+  CHECK(drawn("[-1, 2]", 60) == std::set<std::int64_t>{-1, 0, 1, 2});
+  CHECK(drawn("[0, 1]", 20) == std::set<std::int64_t>{0, 1});
+  CHECK(drawn("[0, 4294967295]", 50).size() == 50);
 }
 
 TEST_CASE("sweep file: what it refuses, in one sentence that names the place") {

@@ -115,6 +115,15 @@ TEST_CASE("sweep folder: files of others are not touched") {
   // What a start leaves that is killed before sweep.json is there
   fs::create_directories(here.sweep / "configs");
   CHECK_FALSE(SweepFolder(here.sweep).holds_sweep());
+  std::ofstream(here.sweep / ".sweep.json.new") << "{";
+  CHECK_FALSE(SweepFolder(here.sweep).holds_sweep());
+  for (const char* damaged :
+       {"[]", R"({"file": {}, "data": ""})", R"({"file": {}, "threads": 1})", R"({"data": "", "threads": 1})",
+        R"({"file": {}, "data": 3, "threads": 1})", R"({"file": {}, "data": "", "threads": "1"})"}) {
+    INFO(damaged);
+    std::ofstream(here.sweep / "sweep.json") << damaged;
+    CHECK_THAT(error_of([&] { SweepFolder(here.sweep); }), ContainsSubstring("sweep.json is not a sweep's"));
+  }
   std::ofstream(here.sweep / "sweep.json") << "{}";
   CHECK_THAT(error_of([&] { SweepFolder(here.sweep); }), ContainsSubstring("sweep.json is not a sweep's"));
   std::ofstream(here.sweep / "sweep.json") << "{";

@@ -1,6 +1,7 @@
 // What is said of a sweep's runs: their figures, and the table as text, CSV and JSON.
 #include "apps/sweep/sweep_results.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -87,6 +88,21 @@ TEST_CASE("sweep results: the table for people") {
         "0001  0.1   a,\"b\"  finished  20          0.123457  0.1            12.2\n"
         "0002  0.02  null   failed    -           -         -              -        the loss of iteration 3 is NaN\n"
         "smallest validation loss: 0.1, of 0001_lr=0.1\n");
+}
+
+TEST_CASE("sweep results: the best run is the first of those with the smallest loss, whatever its last loss is") {
+  std::vector<RunResult> results = two_results();
+  results.push_back(results[0]);
+  results[2].name = "0003_lr=0.3";
+  results[2].val_loss = 9;
+  CHECK_THAT(to_table(results), testing::ContainsSubstring("smallest validation loss: 0.1, of 0001_lr=0.1\n"));
+  results[2].best_val_loss = 0.05;
+  CHECK_THAT(to_table(results), testing::ContainsSubstring("smallest validation loss: 0.05, of 0003_lr=0.3\n"));
+  results = {results[1]};
+  CHECK(to_table(results).find("smallest") == std::string::npos);
+  results[0].error = "a \x1b[31mred\nword";
+  CHECK_THAT(to_table(results), testing::ContainsSubstring("a \\x1b[31mred"));
+  CHECK(std::ranges::count(to_table(results), '\n') == 2);
 }
 
 TEST_CASE("sweep results: the table for programs, with all digits") {

@@ -1,4 +1,5 @@
 // What a run does with the algorithms of its products, but for the GPU's part (lab/virtual_gpu).
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -137,4 +138,123 @@ TEST_CASE("algorithms: of each product the lowest rank's that knows it") {
   });
   CHECK(findings.wrong() == "");
   CHECK(agree_on(known[2], Communicator()) == known[2]);
+}
+
+namespace {
+
+// A device that times products and convolutions when asked for those that it does not know.
+struct PlayedDevice {
+  AlgorithmDevice device() {
+    return {.platform = kPlatform,
+            .engines = [] { return std::string("engines 7"); },
+            .has_engines_of = [this](const ChosenAlgorithms&) { return has_engines; },
+            .use = [this](const ChosenAlgorithms& chosen) { used.push_back(chosen); },
+            .choose_by_time =
+                [this](const ChosenAlgorithms& known, const std::function<void()>& rehearse) {
+                  rehearse();
+                  ChosenAlgorithms all = known;
+                  all.of_products.insert(timed.of_products.begin(), timed.of_products.end());
+                  all.of_convolutions.insert(timed.of_convolutions.begin(), timed.of_convolutions.end());
+                  return all;
+                }};
+  }
+  ChosenAlgorithms choose(const ChosenAlgorithms& of_checkpoint, const Communicator& ranks = {}) {
+    used.clear();
+    told.clear();
+    return choose_algorithms(
+        of_checkpoint, device(), ranks, [this] { ++rehearsals; },
+        [this](const std::string& line) { told.push_back(line); });
+  }
+
+  ChosenAlgorithms timed;
+  bool has_engines = true;
+  int rehearsals = 0;
+  std::vector<ChosenAlgorithms> used;
+  std::vector<std::string> told;
+};
+
+using Told = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("algorithms: of a checkpoint all are taken, of the file what is there, and the rest is timed and kept") {
+  const testing::TemporaryFolder folder;
+  const Variable cache("XDG_CACHE_HOME", folder.path().c_str());
+  const fs::path file = algorithms_file(kPlatform);
+  PlayedDevice played;
+  played.timed = {kPlatform, {{"p", "1"}, {"q", "2"}}};
+  const ChosenAlgorithms first = played.choose({});
+  CHECK(first == ChosenAlgorithms{kPlatform, {{"p", "1"}, {"q", "2"}}});
+  CHECK(played.used == std::vector<ChosenAlgorithms>{{kPlatform, {}}, first});
+  CHECK(played.told == Told{"algorithms of 2 products, 2 of them chosen by time"});
+  CHECK(read_algorithms(file, kPlatform) == first);
+
+  played.timed = {kPlatform, {{"p", "9"}, {"r", "3"}}, {{"c", "4"}}};
+  const ChosenAlgorithms second = played.choose({});
+  CHECK(second == ChosenAlgorithms{kPlatform, {{"p", "1"}, {"q", "2"}, {"r", "3"}}, {{"c", "4"}}});
+  CHECK(played.used == std::vector<ChosenAlgorithms>{first, second});
+  CHECK(played.told == Told{"algorithms of 3 products, 1 of them chosen by time",
+                            "algorithms of 1 convolutions, 1 of them chosen by time"});
+  CHECK(played.rehearsals == 2);
+
+  const ChosenAlgorithms kept{kPlatform, {{"p", "5"}}, {{"c", "6"}}};
+  CHECK(played.choose(kept) == kept);
+  CHECK(played.used == std::vector<ChosenAlgorithms>{kept});
+  CHECK(played.told.empty());
+  CHECK(played.rehearsals == 2);  // nothing is timed
+
+  played.timed = {};
+  CHECK(played.choose({"another GPU", {{"p", "5"}}}) == second);
+  CHECK(played.told.at(0) == concat("the checkpoint's algorithms of products are for another GPU, and this is ",
+                                    kPlatform, ": others are chosen"));
+  CHECK(played.told.at(1) == "algorithms of 3 products, 0 of them chosen by time");
+  played.has_engines = false;  // products of the checkpoint come before those of the file
+  CHECK(played.choose(kept) == ChosenAlgorithms{kPlatform, {{"p", "5"}, {"q", "2"}, {"r", "3"}}, {{"c", "4"}}});
+  CHECK(played.told.at(0) == "the checkpoint's algorithms of convolutions are not of engines 7: others are chosen");
+  CHECK(read_algorithms(file, kPlatform) == second);  // nothing new
+}
+
+TEST_CASE("algorithms: a run goes on where its file is damaged, or there is no place for one") {
+  const testing::TemporaryFolder folder;
+  PlayedDevice played;
+  played.timed = {kPlatform, {{"p", "1"}}};
+  {
+    const Variable cache("XDG_CACHE_HOME", folder.path().c_str());
+    fs::create_directories(algorithms_file(kPlatform).parent_path());
+    write_file_atomically(algorithms_file(kPlatform), "{");
+    CHECK(played.choose({}) == played.timed);
+    REQUIRE(played.told.size() == 2);
+    CHECK_THAT(played.told[0], ContainsSubstring("passed over: ") && ContainsSubstring(folder.path().string()));
+    CHECK(read_algorithms(algorithms_file(kPlatform), kPlatform) == played.timed);  // replaced
+    fs::remove_all(folder / "isobar");
+    write_file_atomically(folder / "isobar", "a file in the place of the folder");
+    CHECK(played.choose({}) == played.timed);
+    CHECK_THAT(played.told.at(0), ContainsSubstring("what is chosen is not kept for other runs: "));
+  }
+  const Variable cache("XDG_CACHE_HOME", nullptr), home("HOME", nullptr);
+  CHECK(played.choose({}) == played.timed);
+  CHECK(played.told == Told{"no folder for what is chosen: neither XDG_CACHE_HOME nor HOME is an absolute path",
+                            "algorithms of 1 products, 1 of them chosen by time"});
+}
+
+TEST_CASE("algorithms: ranks begin with what the first one knows, end with the same, and the first one keeps it") {
+  const testing::TemporaryFolder folder;
+  const Variable cache("XDG_CACHE_HOME", folder.path().c_str());
+  std::array<PlayedDevice, 2> played;
+  played[0].timed = {kPlatform, {{"p", "0"}}};
+  played[1].timed = {kPlatform, {{"p", "1"}, {"q", "1"}}};
+  const ChosenAlgorithms all{kPlatform, {{"p", "0"}, {"q", "1"}}}, kept{kPlatform, {{"p", "5"}}};
+  testing::Findings findings;
+  const auto choose = [&](const ChosenAlgorithms& of_checkpoint, const ChosenAlgorithms& expected) {
+    run_ranks({.ranks = 2}, [&](const Communicator& world) {
+      PlayedDevice& own = played[static_cast<std::size_t>(world.rank())];
+      findings.expect(own.choose(world.rank() == 0 ? of_checkpoint : ChosenAlgorithms{}, world) == expected, "chosen");
+      findings.expect(own.used.back() == expected, "used");
+    });
+  };
+  choose({}, all);
+  CHECK(read_algorithms(algorithms_file(kPlatform), kPlatform) == all);
+  choose(kept, kept);  // which the second one is told
+  CHECK(played[1].rehearsals == 1);
+  CHECK(findings.wrong() == "");
 }

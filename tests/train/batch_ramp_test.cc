@@ -60,5 +60,14 @@ TEST_CASE("batch ramp: as a config key, which must fit the batch and its parts")
   CHECK_THAT(refusal({4, 6, 40}), testing::ContainsSubstring("4 and 6 must be multiples of a part, of 4 samples"));
   CHECK_THAT(refusal({4, 4}), testing::ContainsSubstring("must be three whole numbers"));
   CHECK_THAT(refusal({4, 4.5, 40}), testing::ContainsSubstring("must be three whole numbers"));
+  CHECK(refusal({8, 8, (1 << 24) - 1}).empty());
+  CHECK_THAT(refusal({8, 8, 1 << 24}), testing::ContainsSubstring("must be three whole numbers"));
+  CHECK_THAT(refusal({4, 4, 40.5}), testing::ContainsSubstring("must be three whole numbers"));
+  batch.incomplete_batch = IncompleteBatch::keep;
+  CHECK_THAT(refusal({4, 4, 40}), testing::ContainsSubstring("batch_rampup does not fit incomplete_batch keep"));
+  CHECK(refusal({16, 4, 40}).empty());  // it does not grow
+  batch = {.global_batch_size = 16, .grad_accumulation = 3};
+  CHECK_THAT(refusal({6, 5, 40}), testing::ContainsSubstring("must be multiples of a part, of 5 samples"));
+  batch = {.global_batch_size = 16, .grad_accumulation = 4};
   CHECK_THAT(refusal({32, 4, 40}), testing::ContainsSubstring("the batch does not reach 16"));
 }

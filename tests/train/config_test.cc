@@ -110,6 +110,10 @@ TEST_CASE("a config is found by name, by file, and by file and name") {
   CHECK(load_config(many + ":b", {}).name == "b");
   CHECK(load_config((folder.path() / "by_file.json").string(), {}).entries.at("depth").value == 6);
   CHECK_THROWS_WITH(load_config(many, {}), ContainsSubstring("several") && ContainsSubstring("a, b"));
+  // What a config extends is looked for beside it first.
+  fs::create_directories(folder.path() / "other");
+  std::ofstream(folder.path() / "other/more.json") << R"({"a": {"depth": 7}, "c": {"extends": "a"}})";
+  CHECK(load_config((folder.path() / "other/more.json:c").string(), {folder.path()}).entries.at("depth").value == 7);
   CHECK_THROWS_WITH(load_config(many + ":c", {}), ContainsSubstring(many) && ContainsSubstring("'c'"));
 }
 
@@ -284,6 +288,44 @@ TEST_CASE("numbers beyond what a type holds are refused, the last that fit are n
   CHECK(forecast_of(sizes).forecast.img_size == std::array<std::int64_t, 2>{8, 16});
 }
 
+TEST_CASE("paths are a text, or a list in which numbers are weights, and nothing else") {
+  const auto data_path = [](const std::string& value) {
+    RunConfig config = read_config(isobar::testing::entries_of({"task=language_model", "data_path=" + value}));
+    return to_json(config).at("data_path");
+  };
+  using Words = std::vector<std::string>;
+  CHECK(data_path("a") == "a");
+  CHECK(data_path(R"(["a"])") == "a");
+  CHECK(data_path(R"([0.5,"a",1,"b"])") == Words{"0.5", "a", "1", "b"});
+  for (const char* none : {"null", "\"\"", "", "[]"}) CHECK(data_path(none) == "");
+  for (const char* wrong : {"3", "true", R"(["a",""])", R"([["a"]])", R"(["a",null])", R"({"a":1})"})
+    CHECK_THROWS_WITH(data_path(wrong), ContainsSubstring("config key data_path in --set must be a path, or a list of "
+                                                          "paths, each with or without a number before it, not "));
+}
+
+TEST_CASE("true and false may be names of a choice, and null is a value where a key may have none") {
+  CHECK(with({"resume=false"}).run.resume != Resuming::automatic);
+  CHECK(with({"resume=auto"}).run.resume == Resuming::automatic);
+  CHECK_THROWS_WITH(with({"resume=true"}), ContainsSubstring("config key resume in --set must be one of "));
+  CHECK_FALSE(with({"exit_interval=null"}).run.exit_interval);
+  CHECK_FALSE(with({"exit_interval=None"}).run.exit_interval);
+  CHECK(with({"exit_interval=1"}).run.exit_interval == 1);
+  CHECK_THROWS_WITH(with({"num_iters=null"}), ContainsSubstring("num_iters in --set must be an integer, not null"));
+  CHECK_THROWS_WITH(with({"num_iters=None"}), ContainsSubstring("must be an integer, not \"None\""));
+  CHECK_THROWS_WITH(with({"exit_interval=none"}), ContainsSubstring("must be an integer, or null"));
+}
+
+TEST_CASE("paths of a config become absolute, addresses and empty ones stay") {
+  RunConfig config = with(
+      {"train_data_path=a/../b", "valid_data_path=s3://bucket/x", "test_data_path=", "global_means_path=/c/./d.npy"});
+  config.make_paths_absolute();
+  const nlohmann::ordered_json json = to_json(config);
+  CHECK(json.at("train_data_path") == (fs::current_path() / "b").string());
+  CHECK(json.at("valid_data_path") == "s3://bucket/x");
+  CHECK(json.at("test_data_path") == "");
+  CHECK(json.at("global_means_path") == "/c/d.npy");
+}
+
 TEST_CASE("what others call a key leads to a key") {
   const std::vector<std::string> keys = config_keys();
   for (const std::string name : {"wd", "opt", "bf16", "width", "timestep", "val_data", "log_interval", "out_chans"})
@@ -439,6 +481,9 @@ TEST_CASE("what is just beyond what can be is refused with its key and what it m
       {"grad_clip=-1", "grad_clip in --set must be at least 0, not -1"},
       {"weight_decay=1e39", "weight_decay in --set must be a number of fp32"},
       {"grad_clip=1e39", "grad_clip in --set must be a number of fp32"},
+      {"lr=1e-50", "lr in --set must be a number of fp32"},
+      {"end_lr=1e-50", "end_lr in --set must be a number of fp32"},
+      {"warmup_lr=1e39", "warmup_lr in --set must be a number of fp32"},
       {"reference_batch_size=0", "reference_batch_size in --set must be at least 1, not 0"},
       {"grad_accumulation=0", "grad_accumulation in --set must be at least 1, not 0"},
       {"warmup=-1", "warmup in --set must be at least 0, not -1"},

@@ -137,6 +137,53 @@ TEST_CASE("fit: a run that has no room is refused with the largest batch that ha
   CHECK_THROWS_WITH(check(1000), ContainsSubstring("; no batch fits"));
 }
 
+TEST_CASE("fit: the largest batch has whole samples for every part of every rank") {
+  TrainingSetup setup = kSetup;
+  setup.samples = 32;  // of each of two ranks in each of two parts
+  setup.parts = 2;
+  const ObservedSource source(setup);
+  const Layout layout{.dp = 2};
+  TrainerOptions options = trainer_options(setup, 64);
+  REQUIRE(options.batch.global_batch_size == 128);
+  const std::size_t peak = predict_step(source, options, planned(layout, 0), DeviceKind::cpu).peak_bytes;
+  const auto check = [&](std::int64_t ranks) {
+    const std::size_t share = static_cast<std::size_t>(ranks);
+    check_room(source, options, planned(layout, 0), DeviceKind::cpu, {.bytes = share * (peak - 1), .ranks = ranks});
+  };
+  CHECK_THROWS_WITH(check(2), ContainsSubstring("global_batch_size 128: a step needs ") &&
+                                  ContainsSubstring("; the largest batch that fits is 124"));
+  CHECK_THROWS_WITH(check(1), ContainsSubstring(" of memory, and this machine has "));
+  options.batch.global_batch_size = 124;
+  CHECK_NOTHROW(check(2));
+}
+
+TEST_CASE("fit: of a pipeline every stage needs room, whichever rank asks") {
+  RunConfig config = read_config(
+      entries_of({"task=language_model", "tokenizer=bytes", "vocab_size=4096", "seq_length=32", "positions=32",
+                  "embed_dim=32", "depth=2", "num_heads=2", "global_batch_size=32", "grad_accumulation=4"}));
+  config.recipe->fill_without_data(config.origins);
+  config.check();
+  const std::unique_ptr<TaskSource> source = config.recipe->on_shapes();
+  TrainerOptions options = config.trainer_options();
+  const auto on_rank = [](std::int64_t rank) { return PlannedRank{.sizes = {.pp = 2}, .rank = rank}; };
+  const auto peak_of = [&](std::int64_t rank) {
+    return predict_step(*source, options, on_rank(rank), DeviceKind::cpu).peak_bytes;
+  };
+  const std::size_t most = std::max(peak_of(0), peak_of(1));
+  REQUIRE(peak_of(0) != peak_of(1));
+  for (const std::int64_t rank : {0, 1}) {
+    INFO("rank " << rank);
+    const auto check = [&](std::size_t bytes) {
+      return check_room(*source, options, on_rank(rank), DeviceKind::cpu, {.bytes = bytes});
+    };
+    CHECK(check(most).peak_bytes == peak_of(rank));
+    CHECK_THROWS_WITH(check(most - 1), ContainsSubstring("a step needs " + text_of_bytes(most) + " of memory, and") &&
+                                           ContainsSubstring("; the largest batch that fits is 28"));
+  }
+  options.batch.global_batch_size = 28;
+  CHECK(std::max(peak_of(0), peak_of(1)) < most);
+}
+
 TEST_CASE("fit: layouts by what they exchange, none above the limit") {
   const ObservedSource source(kSetup);
   const TrainerOptions options = trainer_options(kSetup, 24);
@@ -151,6 +198,44 @@ TEST_CASE("fit: layouts by what they exchange, none above the limit") {
   for (const FittingLayout& layout : one) CHECK(layout.peak_bytes == smallest.peak_bytes);
   CHECK(layouts(smallest.peak_bytes - 1).empty());
   CHECK_THAT(to_text(one), ContainsSubstring("dp ") && ContainsSubstring("exchanged"));
+}
+
+TEST_CASE("fit: a layout is a line with the flags that isobar train takes for it") {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  const std::vector<FittingLayout> layouts{
+      {{.sizes = {.dp = 2, .tp = 16}, .exchange = {.shards = ExchangeOptions::kAll}, .sequence = true},
+       1536 * kMiB,
+       3 * static_cast<std::int64_t>(kMiB)},
+      {{.sizes = {.cp = 32}}, 7 * kMiB, 0}};
+  CHECK(to_text(layouts) ==
+        "dp 2    tp 16   cp 1        1.5 GiB    3.0 MiB exchanged  --tensor-parallel 16  --sequence-parallel  "
+        "--shard-optimizer\n"
+        "dp 1    tp 1    cp 32       7.0 MiB    0.0 MiB exchanged  --context-parallel 32\n");
+}
+
+TEST_CASE("on shapes: what a step needs, in words") {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  StepPrediction step{.parameters = 1000,
+                      .held = 600,
+                      .holds = {.weights = {.predicted = 1, .counted = 3 * kMiB},
+                                .gradients = {.predicted = 1, .counted = 2 * kMiB},
+                                .moments = {.predicted = 1, .counted = 4 * kMiB}},
+                      .peak_bytes = 24 * kMiB,
+                      .memory = {{"parameters", kMiB, 3 * kMiB}, {"nothing", 5, 0}, {"activations", 0, 8 * kMiB}},
+                      .stages = {{kMiB, 2 * kMiB}, {3 * kMiB, 2 * kMiB}, {3 * kMiB, 2 * kMiB}, {3 * kMiB, kMiB}},
+                      .cost = {.bytes = 2.25e9, .flops = 1.5e12}};
+  const std::string without_traffic =
+      "600 of 1000 parameters: 3.0 MiB of weights, 2.0 MiB of gradients, 4.0 MiB of moments\n"
+      "memory: 24.0 MiB at the peak, 3.0 MiB of parameters, 8.0 MiB of activations\n"
+      "  stage 0: 1.0 MiB kept, the largest tensor 2.0 MiB\n"
+      "  stages 1-2: 3.0 MiB kept each, the largest tensor 2.0 MiB\n"
+      "  stage 3: 3.0 MiB kept, the largest tensor 1.0 MiB\n"
+      "kernels: 1.500 Tflop, 2.250 GB moved\n";
+  CHECK(to_text(step) == without_traffic + "nothing is exchanged\n");
+  step.traffic.add("dp", Verb::all_reduce, 2, 64);
+  const std::string text = to_text(step);
+  CHECK(text.starts_with(without_traffic + "exchanged, bytes of payload:\n"));
+  CHECK_THAT(text, ContainsSubstring("\ndp        all_reduce "));
 }
 
 }  // namespace isobar::testing

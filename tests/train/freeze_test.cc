@@ -11,6 +11,7 @@
 #include "apps/train/rank_map.h"
 #include "comm/thread_ranks.h"
 #include "engine/files/safetensors.h"
+#include "engine/storage.h"
 #include "tests/harness/findings.h"
 #include "tests/harness/testing.h"
 #include "tests/harness/tiny_classifier.h"
@@ -171,6 +172,29 @@ TEST_CASE("freeze: predictions of memory and exchange leave frozen parameters ou
   const std::string map = describe_ranks(some.data(), some.config().compute, some.config().optimizer, {.dp = 2},
                                          "tp-cp-dp", ExchangeOptions::kAll);
   CHECK_THAT(map, ContainsSubstring(" frozen): "));
+}
+
+// Large enough for numbers that differ in the MiB with one digit that are shown.
+TEST_CASE("freeze: the map of ranks tells bytes of what is trained, and of shares of it, by their number") {
+  const TinyClassifier classifier =
+      with_frozen(R"(freeze=["blocks.0.*","pos_embed"])", {"dtype=fp32", "amp_mode=bf16", "embed_dim=256", "ema=0.5"});
+  const ComputeOptions& compute = classifier.config().compute;
+  const std::unique_ptr<Task> task = classifier.data().make_task(compute, meta_like(DeviceKind::cpu));
+  const auto held = static_cast<std::size_t>(task->parameters().held()),
+             trained = static_cast<std::size_t>(task->parameters().held_trained());
+  REQUIRE(trained < held);
+  const auto expected = [&](std::size_t sharing) {
+    return concat(held, " parameters (", held - trained, " frozen): ", text_of_bytes(4 * held), " of weights and ",
+                  text_of_bytes(2 * held), " rounded, ", text_of_bytes(4 * trained), " of gradients, ",
+                  text_of_bytes(8 * trained / sharing), " of moments, ", text_of_bytes(4 * trained / sharing),
+                  " of the average\n");
+  };
+  const auto map = [&](const MeshSizes& sizes, std::int64_t shards) {
+    return describe_ranks(classifier.data(), compute, classifier.config().optimizer, sizes, "tp-cp-dp", shards);
+  };
+  CHECK_THAT(map({.dp = 4}, 1), ContainsSubstring(expected(1)));
+  CHECK_THAT(map({.dp = 4}, 2), ContainsSubstring(expected(2)));
+  CHECK_THAT(map({.dp = 4}, ExchangeOptions::kAll), ContainsSubstring(expected(4)));
 }
 
 }  // namespace isobar::testing

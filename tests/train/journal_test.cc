@@ -1,6 +1,8 @@
 // What a run tells about itself, number by number: metrics.jsonl, out.log and TensorBoard say the same.
 #include "apps/train/journal.h"
 
+#include <sys/resource.h>
+
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -14,6 +16,7 @@
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/tensorboard_events.h"
 #include "tests/harness/testing.h"
+#include "tests/harness/tiny_classifier.h"
 
 using namespace isobar;
 using isobar::testing::ContainsSubstring;
@@ -170,4 +173,119 @@ TEST_CASE("journal: the config is a table for readers of TensorBoard") {
   journal.config({{"depth", 12}, {"task", "forecast"}}, 5);
   CHECK_THAT(read_file(told.board()), ContainsSubstring("| key | value |\n|---|---|\n| depth | `12` |\n"
                                                         "| task | `\"forecast\"` |\n"));
+}
+
+namespace {
+
+// A report under these names: "NAME_line" in metrics.jsonl, "NAME_summary" in the summary, and so on.
+GivenMetrics judged_as(const std::string& name) {
+  return GivenMetrics({.line = {{name + "_line", "a", 1}, {name + "_line", "b", 2}},
+                       .summary = {{name + "_summary", "", 3}},
+                       .scalars = {{name + "/scalar", 4}},
+                       .charts = {{name, "title", {name + "/scalar"}}},
+                       .sentence = name + " in words",
+                       .table = "table of " + name});
+}
+
+}  // namespace
+
+TEST_CASE("journal: what a validation judges besides stands behind its own figures, in all places") {
+  const Told told;
+  Journal journal(told.run(), {}, std::nullopt);
+  const GivenMetrics valid = judged_as("valid"), also = judged_as("leads");
+  journal.valid(4, 2, {.valid = &valid, .also = &also}, 1.5);
+  CHECK(told.lines().at(0) == ordered_json{{"event", "valid"},
+                                           {"iteration", 4},
+                                           {"epoch", 2},
+                                           {"loss", 0.125},
+                                           {"valid_line", {{"a", 1.0}, {"b", 2.0}}},
+                                           {"leads_line", {{"a", 1.0}, {"b", 2.0}}}});
+  CHECK_THAT(told.log(), ContainsSubstring("  valid in words; leads in words\n"));
+  CHECK(told.events().scalars.at({"valid/scalar", 4}) == 4);
+  CHECK(told.events().scalars.at({"leads/scalar", 4}) == 4);
+  CHECK_THAT(read_file(told.board()), ContainsSubstring("^valid/scalar$") && ContainsSubstring("^leads/scalar$"));
+  CHECK(ValidationMetrics{.valid = &valid, .also = &also}.report().table == "table of valid\ntable of leads");
+  CHECK(ValidationMetrics{.valid = &valid, .also = &also}.report().summary.size() == 2);
+  CHECK(ValidationMetrics{.valid = nullptr, .also = &also}.report().summary.empty());
+}
+
+TEST_CASE("journal: the summary has every result under its key, and the log the tables") {
+  const Told told;
+  const testing::TinyClassifier classifier(std::string({0, 1, 2, 0, 1, 2, 0}));
+  testing::TinyRank rank(classifier);
+  Journal journal(told.run(), {.precision = "bf16"}, std::nullopt);
+  const GivenMetrics valid = judged_as("valid"), test = judged_as("test");
+  Journal::Result result{.iterations = 14,
+                         .train_loss = 0.25,
+                         .samples_per_second = 30,
+                         .data_seconds = 0.5,
+                         .wall_seconds = 9,
+                         .largest_rank_bytes = 4096,
+                         .layout = {{"dp", 2}, {"tp", 3}},
+                         .test = &test,
+                         .test_iteration = 12,
+                         .test_is_of_best = false};
+  const auto summary = [&](const ValidationMetrics& metrics) {
+    journal.summary(result, metrics, rank.task());
+    return told.run().read_summary();
+  };
+  CHECK(summary({.valid = &valid}).dump() == ordered_json{{"device", "cpu"},
+                                                          {"precision", "bf16"},
+                                                          {"parameters", rank.task().parameters().count()},
+                                                          {"iterations", 14},
+                                                          {"train_loss", 0.25},
+                                                          {"val_loss", 0.125},
+                                                          {"valid_summary", 3.0},
+                                                          {"samples_per_second", 30.0},
+                                                          {"data_seconds", 0.5},
+                                                          {"peak_memory_bytes", 4096},
+                                                          {"wall_seconds", 9.0},
+                                                          {"layout", {{"dp", 2}, {"tp", 3}}},
+                                                          {"test_loss", 0.125},
+                                                          {"test_summary", 3.0},
+                                                          {"test_iteration", 12}}
+                                                 .dump());
+  const std::string log = told.log();
+  const std::string of_test = "test loss 0.125, with the last weights, of iteration 12\n";
+  CHECK_THAT(log, ContainsSubstring("- INFO - table of valid\n") && ContainsSubstring("- INFO - " + of_test) &&
+                      ContainsSubstring("- INFO - table of test\n"));
+  CHECK(log.find("table of valid") < log.find(of_test));
+  CHECK(log.find(of_test) < log.find("table of test"));
+
+  // Of a run without validation, whose test is of the best weights of an iteration that is not known.
+  result.test_is_of_best = true;
+  result.test_iteration = -1;
+  result.largest_rank_bytes = std::nullopt;
+  const auto resident = [] {
+    rusage usage = {};
+    getrusage(RUSAGE_SELF, &usage);
+    return 1024 * static_cast<std::int64_t>(usage.ru_maxrss);
+  };
+  const std::int64_t before = resident();
+  const ordered_json other = summary({});
+  CHECK(other.at("val_loss").is_null());
+  CHECK_FALSE(other.contains("valid_summary"));
+  CHECK_FALSE(other.contains("test_iteration"));
+  CHECK(other.at("peak_memory_bytes").get<std::int64_t>() >= before);
+  CHECK(other.at("peak_memory_bytes").get<std::int64_t>() <= resident());
+  CHECK_THAT(told.log(), ContainsSubstring("test loss 0.125, with the best weights\n"));
+  CHECK(count(told.log(), "table of valid") == 1);
+  result.test = nullptr;
+  const ordered_json untested = summary({});
+  for (const auto& [key, value] : untested.items()) CHECK_FALSE(key.starts_with("test"));
+}
+
+TEST_CASE("journal: seconds and losses of iterations add up, and what they lacked") {
+  Tally tally;
+  CHECK(tally.mean_loss() == 0);
+  CHECK(tally.iterations_per_second() == 0);
+  tally.add({.loss = 1, .data_seconds = 0.25, .missing = 2, .uncounted = 3}, 0.5);
+  tally.add({.loss = 2, .data_seconds = 0.5, .missing = 1, .uncounted = 4}, 1.5);
+  CHECK(tally.iterations == 2);
+  CHECK(tally.seconds == 2);
+  CHECK(tally.data_seconds == 0.75);
+  CHECK(tally.missing == 3);
+  CHECK(tally.uncounted == 7);
+  CHECK(tally.mean_loss() == 1.5);
+  CHECK(tally.iterations_per_second() == 1);
 }

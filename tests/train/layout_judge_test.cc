@@ -54,6 +54,19 @@ TEST_CASE("layout check: it passes where all four comparisons do") {
   }
 }
 
+TEST_CASE("layout check: four lines, of steps and of tensors") {
+  const LayoutCheck check{.loss = {1e-16, 0.5, "", 3},
+                          .norm = {2e-3, 1.25, "", 3},
+                          .gradients = {0.25, 0.75, "head.weight", 55},
+                          .weights = {3e-9, 2, "norm.bias", 54, 1}};
+  CHECK(to_text(check) ==
+        "loss       1.00e-16 of the largest element, 5.00e-01 of the bound, of 3 steps\n"
+        "norm       2.00e-03 of the largest element, 1.25e+00 of the bound, of 3 steps\n"
+        "gradients  2.50e-01 of the largest element, 7.50e-01 of the bound, at head.weight, of 55 tensors\n"
+        "weights    3.00e-09 of the largest element, 2.00e+00 of the bound, at norm.bias, of 54 tensors; "
+        "1 more are zero");
+}
+
 TEST_CASE("layout judge: in fp64 1e-12 of the largest element is the bound") {
   const LayoutJudge judge(0);
   const auto apart = [&](double error) { return judge.of_values("x", {8, 1}, {8, 1}, {8, 1 + error}, 8).of_bound; };

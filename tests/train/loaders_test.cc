@@ -152,6 +152,12 @@ TEST_CASE("loaders: a set that is judged gives every sample once, in order, to a
     for (auto& batch : seen) std::ranges::sort(batch);
     CHECK(seen == std::vector<std::vector<std::int64_t>>{{0, 1, 2}, {3, 4, 5}, {6}});
   }
+  // For pictures: from the beginning, as many as there are.
+  const EvaluationSet set(numbers, 3, {}, 5, Device{});
+  CHECK(tensor_of(set.first_samples(2), "x").to_vector() == std::vector<double>{10, 11});
+  CHECK(tensor_of(set.first_samples(100), "x").to_vector() == std::vector<double>{10, 11, 12, 13, 14, 15, 16});
+  CHECK(tensor_of(EvaluationSet(numbers, 3, {}, 5, Device{}, {1, 2}).first_samples(2), "x").to_vector() ==
+        std::vector<double>{10, 11});  // on every rank
   const Numbers damaged(true);
   EvaluationSet of_damaged(damaged, 4, {}, 5, Device{});
   CHECK_THROWS_WITH(of_damaged.try_first_batch(), "sample 3 is damaged");
@@ -163,6 +169,23 @@ TEST_CASE("loaders: what one rank of a run computes at once") {
   CHECK(batch.at_once(64) == 2);
   CHECK(batch.at_once(13) == 5);
   CHECK(batch.at_once(1000) == 1);
+  CHECK(BatchOptions{.global_batch_size = 7, .grad_accumulation = 3}.at_once() == 3);  // of parts of 3, 2 and 2
+  const Numbers numbers;                                                               // 7
+  Loaders loaders(numbers, numbers, {}, {.global_batch_size = 6, .grad_accumulation = 2}, 3, Device{});
+  CHECK(loaders.valid().loader().batches_per_epoch() == 3);
+  CHECK(loaders.judged(numbers, 5).loader().batches_per_epoch() == 2);
+  CHECK(loaders.judged(numbers).loader().batches_per_epoch() == 3);
+}
+
+TEST_CASE("loaders: a batch, or a part of it, that ranks or data are too few for is refused with all its numbers") {
+  const BatchOptions batch{.global_batch_size = 12, .grad_accumulation = 4};
+  CHECK(batch.cut(2, 3).rank == 2);
+  CHECK_THROWS_WITH(batch.cut(0, 4),
+                    "global_batch_size (12) must be at least the 4 data-parallel ranks times grad_accumulation (4)");
+  const Numbers numbers;
+  CHECK_NOTHROW(BatchOptions{.global_batch_size = 7}.check_fits(numbers));
+  CHECK_THROWS_WITH(BatchOptions{.global_batch_size = 8}.check_fits(numbers),
+                    "global_batch_size is 8, but the training set, numbers, has 7 samples only");
 }
 
 #if ISOBAR_HAS_EMULATOR

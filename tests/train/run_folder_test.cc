@@ -134,14 +134,32 @@ TEST_CASE("overwriting removes what a run made and nothing else") {
                                      "metrics.jsonl",
                                      "summary.json",
                                      "stopped",
+                                     "layout.json",
+                                     "latest_checkpointed_iteration.txt",
                                      "checkpoints/step_00000010/model.safetensors",
                                      "checkpoints/.writing_step_00000020/model.safetensors",
+                                     "checkpoints/.aside_step_00000010/state.json",
+                                     "checkpoints/.deleting_step_00000010/state.json",
+                                     "iter_0000100/model.safetensors",
+                                     ".writing_iter_0000200/model.safetensors",
+                                     "best/model.safetensors",
+                                     "best/optimizer.safetensors",
                                      "best/state.json",
+                                     "best/checksums.xxh64",
+                                     "best/.state.json.new",
                                      "logs/events.out.tfevents.1.host.2.0",
-                                     "images/map_t2m_00000010.png"};
+                                     "images/map_t2m_00000010.png",
+                                     "images/map_t2m_100000010.png",
+                                     "stats/global_means.npy",
+                                     "stats/global_stds.npy",
+                                     "stats/time_means.npy",
+                                     "stats/stats.json"};
   const std::vector<std::string> foreign{"notes.txt",
                                          "images/holiday.png",
                                          "images/map_of_my_journey.txt",
+                                         "images/map_t2m_0000010.png",
+                                         "iter_of_mine/notes.txt",
+                                         "stats/means_of_mine.npy",
                                          "checkpoints/mine/model.safetensors",
                                          "checkpoints/step_by_step.txt",
                                          "checkpoints/.git/config",
@@ -508,26 +526,99 @@ TEST_CASE("a run folder says over how many ranks its run is split") {
   const RunFolder run = folder.prepared();
   const auto layout = [&] {
     const RankLayout said = layout_of_run(folder.path());
-    return std::vector<std::int64_t>{said.dp, said.tp, said.cp};
+    return std::vector<std::int64_t>{said.dp, said.tp, said.cp, said.pp};
   };
   using Sizes = std::vector<std::int64_t>;
-  CHECK(layout() == Sizes{1, 1, 1});
-  run.keep_layout({.dp = 4, .tp = 2, .cp = 3});
-  CHECK(layout() == Sizes{4, 2, 3});
+  CHECK(layout() == Sizes{1, 1, 1, 1});
+  run.keep_layout({.dp = 4, .tp = 2, .cp = 3, .pp = 5});
+  CHECK(layout() == Sizes{4, 2, 3, 5});
   run.write_summary({{"layout", {{"dp", 9}}}});
-  CHECK(layout() == Sizes{4, 2, 3});
+  CHECK(layout() == Sizes{4, 2, 3, 5});
   run.keep_layout({});  // one rank goes on
-  CHECK(layout() == Sizes{1, 1, 1});
+  CHECK(layout() == Sizes{1, 1, 1, 1});
   fs::remove(folder.path() / "layout.json");
-  CHECK(layout() == Sizes{9, 1, 1});  // as runs of before say it
+  CHECK(layout() == Sizes{9, 1, 1, 1});  // as runs of before say it
   for (const char* damaged : {"[]", "{\"dp\": \"many\"}", "{\"dp\": -3}", "{"}) {
     folder.put("layout.json", damaged);
     folder.put("summary.json", damaged);
     INFO(damaged);
-    CHECK(layout() == Sizes{1, 1, 1});
+    CHECK(layout() == Sizes{1, 1, 1, 1});
   }
   run.discard();
   CHECK_FALSE(folder.has("layout.json"));
+}
+
+TEST_CASE("the run that weights are of is known by the places where a run keeps weights") {
+  const Folder folder;
+  folder.put("config.json", "{}");
+  const fs::path run = folder.path();
+  for (const char* kept : {"best/model.safetensors", "checkpoints/step_00000010/model.safetensors",
+                           "iter_0000100/model.safetensors", "checkpoints/../best/model.safetensors"})
+    CHECK(run_of(run / kept) == run);
+  for (const char* other : {"model.safetensors", "stats/model.safetensors", "weights/best/model.safetensors",
+                            "old/checkpoints/step_00000010/model.safetensors"})
+    CHECK(run_of(run / other).empty());
+  CHECK(is_file_of_run(run / "out.log", run));
+  CHECK(is_file_of_run(run / "images/../layout.json", run));
+  CHECK(is_file_of_run(run / "latest_checkpointed_iteration.txt", run));
+  CHECK_FALSE(is_file_of_run(run / "notes.txt", run));
+  CHECK_FALSE(is_file_of_run(run / "best/config.json", run));
+  CHECK_FALSE(is_file_of_run("config.json", {}));
+  fs::remove(run / "config.json");  // no run
+  CHECK(run_of(run / "best/model.safetensors").empty());
+}
+
+TEST_CASE("lines for programs are as they are, in the order in which they were said, before a folder and after") {
+  const Folder folder;
+  RunFolder run = folder.open(ExistingRun::refuse);
+  std::vector<std::string> shown;
+  run.console = [&](std::string_view line) { shown.emplace_back(line); };
+  run.say(" iteration 1 |");
+  run.announce("a line of isobar's");
+  run.say("> second");
+  CHECK_FALSE(folder.has(""));
+  run.prepare(kConfig);
+  run.say(" iteration 2 |");
+  REQUIRE(shown.size() == 4);
+  CHECK(shown[0] == " iteration 1 |");
+  CHECK_THAT(shown[1], ContainsSubstring(" - root - INFO - a line of isobar's"));
+  CHECK(shown[3] == " iteration 2 |");
+  CHECK(folder.read("out.log") == shown[0] + "\n" + shown[1] + "\n" + shown[2] + "\n" + shown[3] + "\n");
+}
+
+TEST_CASE("the first key of two configs that differs is told, whichever else does") {
+  const ordered_json one{{"a", 1}, {"b", 2}, {"c", 3}, {"new", 4}}, other{{"c", 4}, {"b", 3}, {"a", 1}, {"old", 5}};
+  const auto found = first_difference(one, other, {});
+  REQUIRE(found);
+  CHECK(found->key == "b");
+  CHECK(found->one == "2");
+  CHECK(found->other == "3");
+  CHECK(first_difference(one, other, {"b"})->key == "c");
+  CHECK_FALSE(first_difference(one, other, {"b", "c"}));
+}
+
+TEST_CASE("weights of a folder: of a run without a validation set its newest whole checkpoint, else its best ones") {
+  const Folder folder;
+  const RunFolder run = folder.prepared();
+  CheckpointStore store(folder.path(), 0);
+  const auto save = [&](std::int64_t step, bool is_unvalidated) {
+    store.save(step, [&](const fs::path& files) {
+      write_file_atomically(files / "model.safetensors", "weights");
+      ordered_json state{{"run_id", run.run_id()}};
+      if (is_unvalidated) state["is_unvalidated"] = true;
+      write_file_atomically(files / "state.json", state.dump());
+    });
+    return checkpoint_folder(folder.path(), step) / "model.safetensors";
+  };
+  const fs::path first = save(3, true), second = save(7, true);
+  CHECK(weights_at(folder.path()) == second);
+  folder.put("checkpoints/step_00000007/state.json", "damaged");
+  CHECK(weights_at(folder.path()) == first);
+  store.save_best([&](const fs::path& files) {
+    write_file_atomically(files / "model.safetensors", "weights");
+    write_file_atomically(files / "state.json", "{}");
+  });
+  CHECK(weights_at(folder.path()) == folder.path() / "best/model.safetensors");
 }
 
 TEST_CASE("a summary is read back, a broken one is none") {

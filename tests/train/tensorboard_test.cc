@@ -85,6 +85,15 @@ TEST_CASE("texts and charts have the bytes that TensorBoard's own protobuf class
         "0a035e65244a120a100a0e637573746f6d5f7363616c617273");
 }
 
+TEST_CASE("a chart's curves are those of its tags alone, whatever signs these have", "[tensorboard]") {
+  CHECK_THAT(tensorboard::charts_event(1.0, {{"g", "t", {R"(\a^b$c.d|e?f*g+h(i)j[k]l{m}n/o-p q)"}}}),
+             ContainsSubstring(R"(^\\a\^b\$c\.d\|e\?f\*g\+h\(i\)j\[k\]l\{m\}n/o-p q$)"));
+  // Charts of a group that do not stand together are two categories.
+  const std::string apart = tensorboard::charts_event(1.0, {{"g", "t", {"a"}}, {"h", "u", {"b"}}, {"g", "v", {"c"}}});
+  const std::string category("\x0a\x01g", 3);
+  CHECK(apart.find(category) != apart.rfind(category));
+}
+
 TEST_CASE("a TensorBoard file is complete after every event", "[tensorboard]") {
   const TemporaryFolder folder;
   TensorBoardWriter writer(folder / "new" / "logs", std::nullopt);

@@ -140,11 +140,28 @@ TEST_CASE("trace: a file of Chrome's format under the name that PyTorch's plugin
   CHECK(list[3].at("args").at("Input Dims").dump() == "[[2,3],[3],[]]");
   CHECK(list[3].at("args").at("Input type").dump() == R"(["c10::BFloat16","float","int"])");
   CHECK(list[4].at("args").at("Input Dims").dump() == "[]");
-  CHECK(!list[2].contains("args"));
+  CHECK(list[3].at("args").at("bytes") == 1e8);
+  CHECK(list[0].at("args").at("name") == "isobar, rank 0");
+  CHECK_FALSE(list[2].contains("args"));
+  CHECK(list[5].at("cat") == "cpu_op");  // a message
+  for (const auto& event : list) {
+    CHECK(event.at("pid") == list[0].at("pid"));
+    CHECK(event.at("tid") == event.at("pid"));
+  }
+  CHECK(json.at("schemaVersion") == 1);
+  CHECK(json.at("device") == "cpu");
 
   const Lines table = kernel_table(events);
   REQUIRE(table.size() == 4);
   CHECK(table[1] == "gemm                                    1       50.000    50.0       2.0     100.0");
   CHECK(table[2] == "adam                                    2       20.000    20.0      10.0       0.0");
   CHECK_THAT(table[3], testing::ContainsSubstring("all_reduce over dp "));
+  CHECK(table[0] == "kernel                              calls           ms       %      GB/s   GFLOP/s");
+  // Without a step there is nothing to have a share of; the longest comes first, and equals by their names.
+  const Lines alone = kernel_table({{.kind = TraceEvent::Kind::kernel, .name = "b", .seconds = 1},
+                                    {.kind = TraceEvent::Kind::kernel, .name = "a", .seconds = 1},
+                                    {.kind = TraceEvent::Kind::kernel, .name = "c", .seconds = 2}});
+  REQUIRE(alone.size() == 4);
+  CHECK(alone[1] == "c                                       1     2000.000     0.0       0.0       0.0");
+  CHECK_THAT(alone[2], testing::Matches("a .*"));
 }

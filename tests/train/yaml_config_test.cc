@@ -133,6 +133,39 @@ TEST_CASE("YAML: a map within a config gives keys with a point") {
                     ContainsSubstring("unknown config key lr.a"));
 }
 
+TEST_CASE("YAML: a merged map gives what the config does not set itself, key by key within maps too") {
+  const TemporaryFolder folder;
+  const std::string file = written(folder, R"(
+a: &a {lr: 1, depth: 1, schedule: {scaling: none, start: 1}}
+b: &b {lr: 2, dt: 2, schedule: {end: 2}}
+first: {<<: [*a, *b], depth: 3, schedule: {scaling: sqrt}}
+second: {dt: ~, <<: *b}
+)");
+  const ConfigEntries first = load_yaml_config(file, "first").entries;
+  CHECK(first.size() == 6);
+  CHECK(first.at("lr").value == 1);  // of the map that is named first
+  CHECK(first.at("depth").value == 3);
+  CHECK(first.at("dt").value == 2);
+  CHECK(first.at("schedule.scaling").value == "sqrt");
+  CHECK(first.at("schedule.start").value == 1);
+  CHECK(first.at("schedule.end").value == 2);
+  CHECK(load_yaml_config(file, "second").entries.at("dt").value.is_null());  // null is a value
+}
+
+TEST_CASE("YAML: items of lists are what they read as, and a whole number beyond 64 bits is a number") {
+  const TemporaryFolder folder;
+  const ConfigEntries entries =
+      load_yaml_config(
+          written(folder, "a: {l: [~, 1, 'x', true, .5], e: [], big: 9223372036854775807, more: 9223372036854775808}"),
+          "a")
+          .entries;
+  CHECK(entries.at("l").value == nlohmann::json{nullptr, 1, "x", true, 0.5});
+  CHECK(entries.at("e").value == nlohmann::json::array());
+  CHECK(entries.at("big").value == INT64_MAX);
+  CHECK(entries.at("more").value.is_number_float());
+  CHECK(entries.at("more").value == 0x1p63);
+}
+
 TEST_CASE("YAML that cannot be a config is refused with file and key") {
   const TemporaryFolder folder;
   const auto [content, words] = GENERATE(table<std::string, std::string>({

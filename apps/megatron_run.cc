@@ -316,8 +316,7 @@ void set_optimizer(Entries& entries, const MegatronArguments& a) {
 // As Megatron-LM of the log's vintage rounds. The format of a log is no part of a run: one that goes on keeps its own.
 std::string split_rule_of(const MegatronArguments& a, const nlohmann::json& earlier) {
   const bool is_core = a.text("log-format").value_or("legacy") == "core";
-  return value_in<std::string>(earlier, "split_rule")
-      .value_or(name_of_enum(is_core ? SplitRule::core : SplitRule::legacy));
+  return value_in<std::string>(earlier, "split_rule").value_or(is_core ? "core" : "legacy");
 }
 
 void set_data(Entries& entries, const MegatronArguments& a, const std::string& split_rule) {

@@ -324,7 +324,8 @@ TEST_CASE("mesh: the cost of attention over packed documents follows from their 
   const std::string prefix = write_documents(here);
   const auto mesh = [&](const std::string& more) {
     const Outcome outcome = here.command(
-        "mesh --config wikitext --set tokenizer=bytes --set vocab_file= --set merge_file= --set seq_length=64 "
+        "mesh --config wikitext --set tokenizer=bytes --set vocab_file= --set merge_file= --set seq_length=512 --set "
+        "positions=512 "
         "--device cpu --set data_path=" +
         prefix + more);
     here.done(outcome);

@@ -292,7 +292,7 @@ TEST_CASE("token samples: documents begin behind their ends in positions, masks 
 }
 
 TEST_CASE("samples of tokens: the share of a causal sample's pairs that documents leave") {
-  constexpr std::int32_t kEod = 9;
+  constexpr std::int32_t kEod = 99;
   // Every sample of 4 has two whole documents of 2: twice 1 + 2 of 1 + 2 + 3 + 4 pairs.
   const auto pairs_of = [&](const Lengths& lengths, std::int64_t length, bool resets) {
     const TokenSamplesOptions options{.last = std::ssize(lengths),

@@ -395,6 +395,16 @@ TEST_CASE("token files: attention over documents that do not see each other cost
       CHECK(told.flops == testing::Approx(counted.at(kernel).flops).epsilon(1e-12));
       CHECK(told.bytes == counted.at(kernel).bytes);
     }
+    // Of one sample it is its own pairs that are counted, not the mean.
+    for (const std::int64_t sample : {0, 1, 2, 3}) {
+      double own = 0, flops = 0;
+      for (std::int32_t i = 0; i < 4; ++i)
+        own += i + 1 - (resets ? tokens_of(data->train(), sample, "key_begin")[static_cast<std::size_t>(i)] : 0);
+      const Trace trace;
+      pass(*task, read_batch(data->train(), std::vector<std::int64_t>{sample}));
+      for (const TraceEvent& event : trace.events()) flops += event.name == "attention_fwd" ? event.cost.flops : 0;
+      CHECK(flops == testing::Approx(4 * own * 16).epsilon(1e-12));
+    }
   }
 }
 

@@ -404,9 +404,9 @@ void FieldSeries::read_channels(std::int64_t step, std::span<const std::int64_t>
     const double scale = log_scales_[static_cast<std::size_t>(channels[i])];
     if (scale == 0) continue;
     const std::span<float> field(out + i * pixels, pixels);
-    const float least = *std::ranges::min_element(field);
-    ISOBAR_CHECK(!(static_cast<double>(least) <= -scale), file_name_of(step), ": step ", place(step).step, ", channel ",
-                 channel_names_[static_cast<std::size_t>(channels[i])], " holds ", least,
+    const auto low = std::ranges::find_if(field, [&](float value) { return static_cast<double>(value) <= -scale; });
+    ISOBAR_CHECK(low == field.end(), file_name_of(step), ": step ", place(step).step, ", channel ",
+                 channel_names_[static_cast<std::size_t>(channels[i])], " holds ", *low,
                  ", which has no logarithm: config key transforms gives it the scale ", scale);
     to_log_scale(field, scale);
   }

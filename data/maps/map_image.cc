@@ -74,10 +74,12 @@ NumberRange error_range(const Field& error) {
   return {-reach, reach};
 }
 
+// Over the values that are finite; NaN if none is.
 double root_mean_square(const Field& field) {
-  double sum = 0;
-  for (const double value : field.values) sum += value * value;
-  return std::sqrt(sum / static_cast<double>(field.values.size()));
+  double sum = 0, count = 0;
+  for (const double value : field.values)
+    if (std::isfinite(value)) sum += value * value, ++count;
+  return std::sqrt(sum / count);
 }
 
 void fill(Image& image, const Rectangle& area, Rgb color) {

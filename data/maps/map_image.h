@@ -34,8 +34,9 @@ struct MapLabels {
   std::span<const float> lon = {};             // [width] degrees; empty: no graticule
 };
 
-// Target, forecast and error (forecast - target) side by side, each with a colour bar and its min and max, and with a
-// graticule if latitudes and longitudes are known. The target's range sets the colours (turbo) of target and forecast.
+// Target, forecast and error (forecast - target) side by side, each with a colour bar and its min and max, the error
+// with its root mean square too, over the values that are finite; and with a graticule if latitudes and longitudes are
+// known. The target's range sets the colours (turbo) of target and forecast.
 // The colours of the error are symmetric about zero; they reach to the magnitude that 99 % of the cells stay below.
 Image target_forecast_error(const Field& target, const Field& forecast, const MapLabels& labels);
 

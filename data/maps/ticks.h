@@ -15,7 +15,7 @@ std::string number_text(double value, int decimals);
 // The number of decimals that distinguishes values `step` apart.
 int decimals_for_step(double step);
 
-// Multiples of 1, 2, 2.5 or 5 times a power of ten within a range, at most `count` of them.
+// Multiples of 1, 2, 2.5 or 5 times a power of ten within a range, with at most `count` steps between them.
 struct Ticks {
   std::vector<double> values;
   int decimals;

@@ -13,6 +13,7 @@ std::string ForecastFindings::pack() const {
     json["statistics"] = {{"means", statistics->means},
                           {"stds", statistics->stds},
                           {"time_diff_stds", statistics->time_diff_stds},
+                          {"never_there", nlohmann::json::binary(statistics->never_there)},
                           {"labels", nullptr}};
   if (statistics && statistics->labels) json["statistics"]["labels"] = to_json(*statistics->labels);
   std::string packed;
@@ -33,6 +34,7 @@ ForecastFindings ForecastFindings::unpack(const std::string& packed) {
     statistics.at("means").get_to(made.means);
     statistics.at("stds").get_to(made.stds);
     statistics.at("time_diff_stds").get_to(made.time_diff_stds);
+    made.never_there = statistics.at("never_there").get_binary();
     if (!statistics.at("labels").is_null()) made.labels = labels_from_json(statistics.at("labels"), "the statistics");
   } catch (const nlohmann::json::exception& error) {
     throw_error("what the first process found in the data cannot be read: ", error.what());

@@ -34,14 +34,27 @@ TEST_CASE("a batch of chosen samples", "[batch]") {
   CHECK(tensor_of(batch, "id").to_vector() == std::vector<double>{7, 0, 8});
   CHECK(tensor_of(batch, "x").to_vector() ==
         std::vector<double>{700, 701, 702, 703, 704, 705, 0, 1, 2, 3, 4, 5, 800, 801, 802, 803, 804, 805});
-  CHECK_THROWS_WITH(tensor_of(batch, "y"), ContainsSubstring("gives no tensor y"));
-  CHECK_THROWS_AS(batch_size({}), Error);
+  CHECK_THROWS_WITH(tensor_of(batch, "y"), "the data set gives no tensor y");
+  CHECK_THROWS_WITH(batch_size({}), "a batch without tensors has no size");
+  CHECK(samples_of(batch, "x", {2, 3}).data() == tensor_of(batch, "x").data());
+  CHECK_THROWS_WITH(samples_of(batch, "x", {3, 2}),
+                    "the data set's x has the shape [3, 2, 3], but the model needs [3, 3, 2]");
 }
 
 TEST_CASE("a layout without tensors, or with two of one name, makes no batch", "[batch]") {
   CHECK_THROWS_WITH(empty_batch({}, 3), ContainsSubstring("no tensors"));
   CHECK_THROWS_WITH(empty_batch({{"x", {2}, DType::fp32}, {"x", {3}, DType::fp32}}, 3),
                     ContainsSubstring("two tensors x"));
+}
+
+TEST_CASE("a batch takes another's values only if that has the same tensors, and is itself where it already is",
+          "[batch]") {
+  const Batch two = read_batch(Counting(), std::array<std::int64_t, 2>{1, 2});
+  Batch one = read_batch(Counting(), std::array<std::int64_t, 1>{3});
+  CHECK_THROWS_WITH(copy_into(one, two), "tensor id [2] does not fit the earlier batch");
+  Batch part{{"x", two.at("x")}};
+  CHECK_THROWS_WITH(copy_into(part, two), "a batch of 2 tensors does not fit the earlier batch of 1");
+  CHECK(on_device(two, Device{}).at("x").data() == two.at("x").data());
 }
 
 TEST_CASE("a batch on a device is a copy, and takes the values of the next batch in place", "[batch]") {

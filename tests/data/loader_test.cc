@@ -281,6 +281,19 @@ TEST_CASE("loader: impossible batches are refused") {
   CHECK_THROWS_AS(whole.seek({-1, 0}), Error);
 }
 
+TEST_CASE("loader: a set without samples has no batches, and says so when one is asked for") {
+  class None : public Numbers {
+    std::int64_t samples() const override { return 0; }
+    std::string name() const override { return "nothing"; }
+  };
+  const None none;
+  Loader loader(none, Sampler(0, true), {.cut = {.batch = 6, .keeps_incomplete = true}, .workers = 1});
+  CHECK(loader.batches_per_epoch() == 0);
+  CHECK_THROWS_WITH(loader.next(), "nothing has no samples");
+  CHECK_THROWS_WITH(Loader(none, Sampler(0, true), {.cut = {.batch = 6}}),
+                    "a batch of 6 samples is larger than the 0 samples of nothing");
+}
+
 TEST_CASE("loader: ranks together visit an epoch's whole batches in the common order") {
   const TwoYears years;
   const PairDataset dataset(years.steps());

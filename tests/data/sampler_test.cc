@@ -58,5 +58,7 @@ TEST_CASE("sampler: the order is a function of seed and epoch") {
 }
 
 TEST_CASE("sampler: an impossible count is refused") {
-  CHECK_THROWS_AS(Sampler(-1, true), Error);
+  CHECK_THROWS_WITH(Sampler(-1, true), "a sampler of -1 samples is impossible");
+  CHECK(Sampler(0, true).order(0).empty());
+  CHECK(Sampler(3, false, 5).order(7) == std::vector<std::int64_t>{0, 1, 2});
 }

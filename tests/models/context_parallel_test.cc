@@ -61,7 +61,8 @@ TEST_CASE("context parallel: what cannot be dealt is refused") {
                                                             {.height = 4, .width = 4, .classes = 2}, Device{},
                                                             parallel);
                               }),
-                    ContainsSubstring("context parallel: a classifier's head reads every token of an image"));
+                    ContainsSubstring("context parallel: a classifier's head reads every token of an image, and cannot "
+                                      "be dealt over 2 ranks"));
 }
 
 }  // namespace isobar

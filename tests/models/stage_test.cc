@@ -99,6 +99,49 @@ TEST_CASE("stages: a network whose stages forget a parameter is refused by the p
                     "no stage of the network lists the parameter blocks.0.mlp.fc2.bias");
 }
 
+TEST_CASE("stages: a watch notes what each one keeps and its largest tensor, the most of several passes") {
+  const TapeScope off(nullptr);
+  std::int64_t size = 1000;  // numbers of 8 bytes
+  const auto numbers = [](std::int64_t count) { return Tensor::empty({count}, DType::fp64, Device{}); };
+  const std::vector<Stage> stages{{[&](const Tensors&, const Pass&) { return Tensors{numbers(size)}; }, {}},
+                                  {[&](const Tensors&, const Pass&) {
+                                     const Tensor scratch = numbers(3 * size);
+                                     return Tensors{numbers(1)};
+                                   },
+                                   {}}};
+  const auto run = [&] { run_stages(stages, {numbers(1)}, Pass()); };
+  StageWatch watch;
+  run();
+  REQUIRE(watch.stages().size() == 2);
+  CHECK(watch.stages()[0].kept >= 8000);
+  CHECK(watch.stages()[0].kept < 16000);
+  CHECK(watch.stages()[0].largest < 16000);
+  CHECK(watch.stages()[1].largest >= 24000);
+  CHECK(watch.stages()[1].kept == 0);  // less is held than before
+  size = 500;
+  run();
+  CHECK(watch.stages()[0].kept >= 8000);
+  CHECK(watch.stages()[1].largest >= 24000);
+  size = 4000;
+  {
+    const StageWatch inner;
+    run_stages(stages, {numbers(1)}, Pass(), {1, 2});
+    REQUIRE(inner.stages().size() == 2);  // under their numbers in the whole network
+    CHECK(inner.stages()[0].largest == 0);
+    CHECK(inner.stages()[1].largest >= 96000);
+  }
+  CHECK(watch.stages()[1].largest < 96000);
+  run();
+  CHECK(watch.stages()[0].kept >= 32000);
+}
+
+TEST_CASE("stages: a network of fields gives no logits of tokens") {
+  Parameters parameters;
+  const ComputeOptions compute;
+  const Vit vit(small_vit(true), {parameters, compute});
+  CHECK_THROWS_WITH(vit.token_head(), "a ViT gives no logits of tokens");
+}
+
 TEST_CASE("stages: the gradient of a weight that two stages list is the sum of theirs") {
   Tied tied;
   tied.parameters.allocate(DType::fp64, Device{}, 1);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/train/trainer.h"
@@ -14,6 +15,7 @@
 #include "models/layers/linear.h"
 #include "models/layers/norm.h"
 #include "models/layers/patch_embedding.h"
+#include "models/recipe.h"
 #include "tests/harness/testing.h"
 
 namespace isobar {
@@ -167,11 +169,27 @@ TEST_CASE("a network without a residual stream is not split by sequence parallel
                     ContainsSubstring("--sequence-parallel: perceptron has no residual stream, whose rows it splits"));
 }
 
+TEST_CASE(
+    "a training reads what the stage of its iteration reads, from its first iteration to the last before the next") {
+  const std::vector<TrainingStage> stages{{0, nullptr, "a"}, {20, nullptr, "b"}, {30, nullptr, "c"}};
+  for (const auto& [iterations, stage] : std::vector<std::pair<std::int64_t, std::string>>{
+           {0, "a"}, {19, "a"}, {20, "b"}, {29, "b"}, {30, "c"}, {1000000, "c"}})
+    CHECK(stage_after(stages, iterations).sentence == stage);
+  CHECK_THROWS_WITH(stage_after({}, 0), "no stage of the training begins at iteration 0");
+  CHECK_THROWS_WITH(stage_after({{1, nullptr, "a"}}, 5), "no stage of the training begins at iteration 0");
+}
+
 TEST_CASE("the list of networks refuses a name that it does not have") {
   std::string names;
   for (const NetworkEntry& entry : network_list()) names += std::string(entry.name) + ", ";
   CHECK_THROWS_WITH(make_network_recipe("resnet"), "config key model must be one of " + names + "not resnet");
   CHECK(make_network_recipe("vit") != nullptr);
+  CHECK_THROWS_WITH(network_of_task("translation"),
+                    "config key task must be one of forecast, classification, image_regression, volume_regression, "
+                    "language_model, not translation");
+  CHECK(std::string(network_of_task("language_model")) == "gpt");
+  CHECK(std::string(network_of_task("volume_regression")) == "unet");
+  CHECK(std::string(network_of_task("image_regression")) == "cnn");
 }
 
 }  // namespace isobar

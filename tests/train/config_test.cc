@@ -434,7 +434,8 @@ TEST_CASE("values that cannot be are refused with their key") {
       {"seed=-1", "seed"},
   }));
   CHECK_THROWS_WITH(with({assignment}), ContainsSubstring("config key " + key));
-  CHECK_THROWS_WITH(with({"dtype=fp64", "amp_mode=bf16"}), ContainsSubstring("amp_mode"));
+  CHECK_THROWS_WITH(with({"dtype=fp64", "amp_mode=bf16"}),
+                    "config key amp_mode in --set must be none when dtype is fp64, not bf16");
   CHECK_THROWS_WITH(with({"n_in_channels=2", "n_out_channels=2", "channel_weights=[0,0]"}),
                     ContainsSubstring("channel_weights"));
   CHECK_NOTHROW(with({"n_in_channels=2", "n_out_channels=2", "channel_weights=[0,1]"}));
@@ -495,6 +496,18 @@ TEST_CASE("what is just beyond what can be is refused with its key and what it m
   CHECK_THROWS_WITH(with({assignment}), ContainsSubstring("config key " + sentence));
   CHECK_THROWS_WITH(with({"n_in_channels=2", "n_out_channels=2", "channel_names=[\"a\",\"a\"]"}),
                     ContainsSubstring("channel_names in --set holds a twice"));
+  CHECK_THROWS_WITH(with({"n_in_channels=2", "n_out_channels=2", "channel_names=[\"a\"]"}),
+                    "config key channel_names in --set must name 2 channels (n_in_channels), not 1");
+  const std::string two = "channel_names=[\"a\",\"b\"]";
+  CHECK_THROWS_WITH(with({"n_in_channels=2", "n_out_channels=2", two, R"(transforms={"b":0})"}),
+                    "config key transforms in --set gives b no scale above 0: the s of ln(1 + x / s)");
+  CHECK_THROWS_WITH(
+      with({"n_in_channels=2", "n_out_channels=2", two, R"(missing={"a":"mean"})", R"(missing_masks=["b"])"}),
+      "config key missing_masks in --set names b, whose missing points config key missing refuses");
+  for (const char* key :
+       {"missing_masks=[\"c\"]", "accumulate=[\"c\"]", R"(transforms={"c":1})", R"(missing={"c":"mean"})"})
+    CHECK_THROWS_WITH(with({"n_in_channels=2", "n_out_channels=2", two, key}),
+                      ContainsSubstring("in --set names c, which is no channel of the data"));
   CHECK_THROWS_WITH(with({"n_in_channels=2", "n_out_channels=2", "channel_names=[\"a\",\"\"]"}),
                     ContainsSubstring("channel_names in --set holds an empty name"));
   CHECK_THROWS_WITH(with({"n_in_channels=2", "n_out_channels=2", "channel_weights=[2,-1]"}),

@@ -150,3 +150,36 @@ TEST_CASE("Every day of four centuries follows the one before it") {
   CHECK(days.at(59.9999).iso() == "1600-03-01T00:00");  // to the nearest minute
   CHECK(days.at(365.5).iso() == "1600-12-31T12:00");
 }
+
+TEST_CASE("A date is a whole day, or an instant of it to the minute") {
+  const auto read = [](const char* text) { return parse_date(text, "--start"); };
+  constexpr double kOctober = 427320;  // hours from 1970 to 2018-10-01
+  CHECK(read("2018-10-01").begin == kOctober);
+  CHECK(read("2018-10-01").length == 24);
+  CHECK(read("2018-10-01T00").begin == kOctober);
+  CHECK(read("2018-10-01T00").length == 0);
+  CHECK(read("2018-10-01T06").begin == kOctober + 6);
+  CHECK(read("2018-10-01T06:30").begin == kOctober + 6.5);
+  CHECK(read("2018-10-01T23:59").begin == kOctober + 24 - 1.0 / 60);
+  CHECK(read("2018-10-01T23:59").length == 0);
+  CHECK(read("2020-02-29").begin - read("2020-02-28").begin == 24);
+  CHECK(read("1500-03-01").begin - read("1500-02-28").begin == 24);  // the Gregorian calendar, also before 1582
+  for (const char* text : {"", "2018-10", "2018-10-1", "18-10-01", "2018-10-01T", "2018-10-01T24", "2018-10-01T06:60",
+                           "2018-10-01T06:30:00", "2018-10-01 06", "2018-10-01Z", "2019-02-29", "1500-02-29",
+                           "2018-00-10", "2018-13-01", "2018-10-00", "2018-10-32", "2018-10-01T-1"}) {
+    INFO(text);
+    CHECK_THROWS_WITH(
+        parse_date(text, "--start"),
+        "--start: '" + std::string(text) + "' is no date like 2018-10-01, 2018-10-01T06 or 2018-10-01T06:30");
+  }
+}
+
+TEST_CASE("A time is written to the nearest minute, over the end of a month and of a year") {
+  CHECK(StepTime{2018, 364.99999, 365}.iso() == "2019-01-01T00:00");
+  CHECK(StepTime{2018, 364.9993, 365}.iso() == "2018-12-31T23:59");
+  CHECK(StepTime{2020, 58.99999, 366}.iso() == "2020-02-29T00:00");
+  for (const double hours : {-0.5, 0.0, 427326.25, 8.0e6})
+    CHECK(time_at(hours).hours_since_1970() == testing::Approx(hours).epsilon(0).margin(1e-6));
+  CHECK(time_at(-0.5).iso() == "1969-12-31T23:30");
+  CHECK_THROWS_WITH(time_at(1e9), testing::ContainsSubstring("is not within the years 0 to 9999"));
+}

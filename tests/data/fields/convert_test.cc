@@ -352,3 +352,22 @@ TEST_CASE("convert: what does not fit is refused") {
             " has no 'time', so that its steps belong to no year: data convert needs times");
   CHECK(files_in(folder / "out").empty());
 }
+
+TEST_CASE("convert: what is joined, and what is left out of it, is told before it is written") {
+  const TemporaryFolder folder;
+  write_source(folder / "t.h5", {.names = {"t2m"}, .hours = hours_from(0, 3), .units = {"K"}});
+  write_source(folder / "u.h5", {.names = {"u10"}, .hours = hours_from(6, 2), .units = {"m/s"}});
+  const ConvertOptions options{
+      .sources = {folder / "t.h5", folder / "u.h5"}, .out = folder / "out", .channels = {"u10", "t2m"}};
+  const std::vector<std::string> told = convert(options);
+  REQUIRE(told.size() == 2);
+  CHECK(told[0] ==
+        "to write: 192 bytes, 2 steps of 2 channels on 3 x 4 in 1 file\n"
+        "left out: 1 step that not all files have, the first at 2001-01-01T00:00");
+  CHECK_THAT(told[1], ContainsSubstring((folder / "out/2001.h5").string() + ": 2 steps, in "));
+  const FieldSeries made({.paths = {options.out}});
+  CHECK(step_of(made, 0)[0] == testing::field_value(0, 0, 0, 0, 0));   // u10 at 06:00 is its first
+  CHECK(step_of(made, 0)[12] == testing::field_value(0, 1, 0, 0, 0));  // t2m its second
+  CHECK(convert_refusal({.sources = options.sources, .channels = {"t2m"}}) == "data convert needs a folder: --out");
+  CHECK(convert_refusal({.sources = options.sources, .out = options.out}) == "data convert needs channels: --channels");
+}

@@ -312,3 +312,51 @@ TEST_CASE("data info: tells units, time step and holes, and what is not said") {
   write_labelled_fields(folder / "2002.h5", kShape, {.hours = {0, 6, 12, 18}});  // one of two files says its time
   CHECK_THAT(describe_data(folder.path().string()), ContainsSubstring(nothing));
 }
+
+TEST_CASE("labels: sums over steps are told beside the units, and read again") {
+  const FieldLabels sums{.channel_names = {"t2m", "tp"}, .units = {"K", "m"}, .step_hours = 6, .summed = {1, 4}};
+  const auto json = to_json(sums);
+  CHECK(json.dump() == R"({"channels":["t2m","tp"],"units":["K","m"],"step_hours":6.0,"summed":[1,4]})");
+  CHECK(labels_from_json(nlohmann::json::parse(json.dump()), "f").summed == std::vector<std::int64_t>{1, 4});
+  CHECK_THROWS_WITH(labels_from_json(nlohmann::json::parse(R"({"units": 3})"), "stats.json"),
+                    R"(stats.json is not of the form {"channels": [...], "units": [...], "step_hours": 6})");
+  CHECK_THROWS_WITH(labels_from_json(nlohmann::json::parse(R"({"step_hours": -6})"), "stats.json"),
+                    "stats.json: step_hours is -6");
+  CHECK(unit_warnings({}, {"t2m", "sp"}, {288, 965}) ==
+        std::vector<std::string>{"channel sp is said to be in no unit, and its mean of 965 cannot be in Pa, which the "
+                                 "variable of this name has: write its unit into the files"});
+}
+
+TEST_CASE("data info: folders of three sets, times between files, fill values, and statistics with a doubt") {
+  const testing::TemporaryFolder folder;
+  const auto day = [](double first) { return std::vector<double>{first, first + 6, first + 12, first + 18}; };
+  for (const char* part : {"train", "valid", "stats"}) std::filesystem::create_directories(folder / part);
+  std::vector<float> weather;  // t2m in K, sp in hPa
+  for (int step = 0; step < 4; ++step)
+    for (const float value : {288.0F, 965.0F}) weather.insert(weather.end(), 4, value + static_cast<float>(step));
+  for (int file = 0; file < 6; ++file)  // a day, then a hole of a day
+    write_labelled_fields(folder / ("train/" + std::string(1, static_cast<char>('a' + file)) + ".h5"), kShape,
+                          {.names = {"t2m", "sp"}, .hours = day(48.0 * file)}, weather);
+  write_statistics(compute_statistics(FieldSeries({.paths = {folder / "train"}})), 2, 2, folder / "stats");
+  const std::string valid = folder / "valid/2012.h5";
+  {
+    auto file = hdf5::File::create(valid);
+    file.write("fields", FieldsShape{366, 2, 1, 1}, std::span<const float>(testing::field_values({366, 2, 1, 1})));
+    file.write_attribute("fields", "_FillValue", -9999.0F);
+    file.close();
+  }
+  const std::string text = describe_data(folder.path().string());
+  CHECK_THAT(text, ContainsSubstring("train:\n  6 files, 24 steps of 2 channels on 2 x 2\n"));
+  CHECK_THAT(text, ContainsSubstring("  holes in time: a.h5 ends at 2001-01-01T18:00, b.h5 begins at 2001-01-03T00:00; "
+                                     "b.h5 ends at 2001-01-03T18:00, c.h5 begins at 2001-01-05T00:00; c.h5 ends at "
+                                     "2001-01-05T18:00, d.h5 begins at 2001-01-07T00:00; 2 more between files\n"));
+  CHECK_THAT(text, ContainsSubstring("valid:\n  1 file, 366 steps of 2 channels on 1 x 1\n"));
+  CHECK_THAT(text, ContainsSubstring("2012-01-01T00:00 to 2012-12-31T00:00 (from the file's name)"));
+  CHECK_THAT(text, ContainsSubstring("  fill values: -9999\n"));
+  CHECK_THAT(text, ContainsSubstring("statistics: " + (folder / "stats").string() +
+                                     "\n  t2m      mean 289.5        standard deviation 1.11803\n"
+                                     "  sp       mean 966.5        standard deviation 1.11803\n"
+                                     "  warning: channel sp is said to be in no unit, and its mean of 966.5 cannot "
+                                     "be in Pa, which the variable of this name has: write its unit into the files\n"
+                                     "  time means: 2 x 2 x 2 or larger\n"));
+}

@@ -622,3 +622,30 @@ TEST_CASE("dataset: every fact of a file is told to other processes") {
   timeless.time.reset();
   CHECK(facts_from_json(to_json(timeless)) == timeless);
 }
+
+TEST_CASE("dataset: what is asked for in vain is named, with the key that asks") {
+  const testing::TemporaryFolder folder;
+  const std::string named = folder / "named.h5", other = folder / "other.h5", plain = folder / "plain.h5";
+  testing::write_labelled_fields(named, {2, 2, 4, 6}, {.names = {"t2m", "msl"}});
+  testing::write_labelled_fields(other, {2, 1, 4, 6}, {.names = {"t2m"}});
+  write_fields(plain, {2, 2, 4, 6});
+  CHECK(series_refusal({}) == "no data path is given");
+  CHECK(series_refusal({.paths = {named, other}}) ==
+        other + " has 1 channels, " + named + " has 2; msl is in one of them only");
+  CHECK(series_refusal({.paths = {other, named}}) ==
+        named + " has 2 channels, " + other + " has 1; msl is in one of them only");
+  CHECK(series_refusal({.paths = {plain}, .channels = {"t2m"}, .choose = true}) ==
+        plain + " does not name its channels, so that none can be chosen by name");
+  CHECK(series_refusal({.paths = {named}, .channels = {"ms"}, .choose = true}) ==
+        named + " has no channel ms; did you mean msl?; it has msl, t2m");
+  CHECK(series_refusal({.paths = {plain}, .height = 5, .width = 6, .grid_key = "img_size"}) ==
+        plain + ": its grid of 4 x 6 is smaller than the 5 x 6 asked for by config key img_size");
+  CHECK(series_refusal({.paths = {plain}, .channels = {"a", "b"}}) == "accepted");
+  CHECK(FieldSeries({.paths = {plain}, .channels = {"a", "b"}}).channel_names() == std::vector<std::string>{"a", "b"});
+  const FieldSeries series({.paths = {named}});
+  for (const std::int64_t step : {-1, 2})
+    CHECK_THROWS_WITH(series.place(step), "step " + std::to_string(step) +
+                                              " is beyond the 2 steps of the data, whose first file is " + named);
+  CHECK(series_refusal({.paths = {folder / "no*.h5"}}) == std::string(folder / "no*.h5") + " matches no file");
+  CHECK(FieldSeries({.paths = {folder / "[no]*e[dr].h5"}, .channels = {"t2m"}, .choose = true}).file_count() == 2);
+}

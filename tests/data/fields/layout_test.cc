@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "data/fields/field_series.h"
 #include "tests/harness/data_files.h"
@@ -42,4 +44,42 @@ TEST_CASE("layout: a path to what isobar does not read is refused with what to d
   CHECK_THROWS_WITH(find_field_files(raw), raw + " holds no .h5 files, no NetCDF files and no Zarr stores; " + advice);
   CHECK_THROWS_WITH(find_field_files("s3://bucket/x.zarr"),
                     "s3://bucket/x.zarr is an address, and isobar reads files; download what it names first");
+}
+
+TEST_CASE("layout: the tutorial's folders, one flat folder, and statistics in a folder of their own") {
+  const testing::TemporaryFolder folder;
+  testing::write_fields(folder / "2018.h5", {2, 1, 2, 2});
+  const auto at = [&](const char* name) { return std::filesystem::path(folder / name); };
+  const auto folders = [&] {
+    const DataLayout layout = layout_of(folder.path());
+    return std::vector{layout.train, layout.valid, layout.test, layout.statistics};
+  };
+  CHECK(folders() == std::vector{folder.path(), folder.path(), folder.path(), folder.path()});
+  std::filesystem::create_directories(folder / "stats");
+  CHECK(folders() == std::vector{folder.path(), folder.path(), folder.path(), at("stats")});
+  std::filesystem::create_directories(folder / "train");
+  CHECK(folders() == std::vector{at("train"), at("valid"), at("test"), at("stats")});
+  std::filesystem::remove(folder / "stats");
+  CHECK(folders() == std::vector{at("train"), at("valid"), at("test"), folder.path()});
+}
+
+TEST_CASE("layout: statistics lie in stats/ of a folder, in itself, or beside it, in this order") {
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path train = folder / "train";
+  std::filesystem::create_directories(train / "stats");
+  std::filesystem::create_directories(folder / "stats");
+  const std::string file = (train / "2018.h5").string();
+  testing::write_fields(file, {2, 1, 2, 2});
+  CHECK(statistics_beside(train) == train);  // none anywhere
+  testing::write_text((folder / "stats/global_means.npy"), "means");
+  CHECK(statistics_beside(train) == std::filesystem::path(folder / "stats"));
+  CHECK(statistics_beside(file) == std::filesystem::path(folder / "stats"));
+  CHECK(statistics_beside(train / "../train") == std::filesystem::path(folder / "stats"));
+  CHECK(statistics_beside(folder.path()) == std::filesystem::path(folder / "stats"));
+  testing::write_text((train / "global_means.npy").string(), "means");
+  CHECK(statistics_beside(train) == train);
+  CHECK(statistics_beside(file) == train);
+  testing::write_text((train / "stats/global_means.npy").string(), "means");
+  CHECK(statistics_beside(train) == train / "stats");
+  CHECK(statistics_beside(file) == train / "stats");
 }

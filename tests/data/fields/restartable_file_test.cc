@@ -174,7 +174,8 @@ TEST_CASE("restartable file: unfinished work is not mixed with another") {
   CHECK(restart_refusal(folder, facts(), kMadeFrom) ==
         journal + ": [0, 11) are no steps of its file; remove it to begin anew");
   testing::write_text(journal, "[]");
-  CHECK_THAT(restart_refusal(folder, facts(), kMadeFrom), ContainsSubstring(journal + " is not of the form {"));
+  CHECK(restart_refusal(folder, facts(), kMadeFrom) ==
+        journal + R"( is not of the form {"made_from": {...}, "done": [[0, 10], ...]}; remove it to begin anew)");
   testing::write_text(journal, R"({"made_from")");
   CHECK_THAT(restart_refusal(folder, facts(), kMadeFrom), ContainsSubstring(journal));
   fs::remove(journal);
@@ -197,4 +198,25 @@ TEST_CASE("restartable file: a full disk loses nothing") {
   }
   CHECK(open(folder).missing() == Ranges{{3, 10}});
   CHECK((finished(folder) == whole));
+}
+
+TEST_CASE("restartable file: it has its name when all steps are written, and takes no other file's") {
+  const TemporaryFolder folder;
+  RestartableFile file = open(folder);
+  write_steps(file, {0, kSteps - 1});
+  file.record({4, kSteps - 1});
+  file.record({0, 2});
+  CHECK(file.missing() == Ranges{{2, 4}, {kSteps - 1, kSteps}});
+  CHECK(RestartableFile::occupied_bytes(folder / "2018.h5") > 0);
+  CHECK(RestartableFile::occupied_bytes(folder / "2019.h5") == 0);
+  CHECK_THROWS_WITH(file.finish(), (folder / "2018.h5").string() + ": not all steps are written");
+  file.record({2, 4});
+  write_steps(file, {kSteps - 1, kSteps});
+  file.record({kSteps - 1, kSteps});
+  testing::write_text(folder / "2018.h5", "another's");
+  CHECK_THROWS_WITH(file.finish(), (folder / "2018.h5").string() + " is there already");
+  CHECK(read_file(folder / "2018.h5") == "another's");
+  fs::remove(folder / "2018.h5");
+  file.finish();
+  CHECK((read_file(folder / "2018.h5") == undisturbed()));
 }

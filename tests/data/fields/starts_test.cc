@@ -4,9 +4,11 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/fields/field_series.h"
+#include "data/fields/spread_steps.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
@@ -56,7 +58,10 @@ TEST_CASE("starts: one by number or by date, in UTC, and a day is its first hour
   CHECK_THROWS_WITH(steps("-1"), ContainsSubstring("start step -1 is not in the data"));
   CHECK_THROWS_WITH(steps("2018-01-01T03"),
                     ContainsSubstring("--start 2018-01-01T03: there is no t2m at 2018-01-01T03:00"));
-  CHECK_THROWS_WITH(steps("2018-01-02"), ContainsSubstring("are from 2017-12-30T00:00 to 2018-01-01T18:00"));
+  CHECK_THROWS_WITH(steps("2018-01-02"),
+                    "--start 2018-01-02: there is no t2m at 2018-01-02T00:00: the steps of the "
+                    "data, " +
+                        (files.folder / "a.h5").string() + ", ..., are from 2017-12-30T00:00 to 2018-01-01T18:00");
   for (const char* text : {"tomorrow", "", "1.5", "2018-1-1", "2018-12-20T6", "2018-12-20 06"})
     CHECK_THROWS_WITH(StartRequest::one("--start", text), ContainsSubstring("is neither a step nor a date"));
   CHECK_THROWS_WITH(StartRequest::one("--start", "2018-02-29"), ContainsSubstring("--start: '2018-02-29' is no date"));
@@ -150,5 +155,61 @@ TEST_CASE("step times: files without `time` have those of the year in their name
   CHECK(none.after(2, 4) == 6);
   CHECK_FALSE(none.after(2, 5));
   CHECK_THROWS_WITH(StartRequest::one("--start", "2021-01-01").steps(unknown, none),
-                    ContainsSubstring("do not tell the times of their steps: give the number of a step"));
+                    "--start 2021-01-01 is a date, but the data, " + (folder / "2021.h5").string() +
+                        ", do not tell the times of their steps: give the number of a step");
+}
+
+TEST_CASE("starts: ranges of steps as Python's range has them, to the first step and no further") {
+  const TwoFiles files;
+  const FieldSeries series = files.series();
+  const StepTimes times(series);
+  const auto steps = [&](const std::string& text) {
+    return StartRequest::range("--starts", text).steps(series, times);
+  };
+  CHECK(steps("0:1") == Steps{0});
+  CHECK(steps("0:4:4") == Steps{0});
+  CHECK(steps("0:5:4") == Steps{0, 4});
+  CHECK(steps("3:-1:-1") == Steps{3, 2, 1, 0});
+  CHECK(steps("11:0:-5") == Steps{11, 6, 1});
+  CHECK(steps("11:0:-11") == Steps{11});
+  for (const auto& [text, words] : std::vector<std::pair<std::string, std::string>>{
+           {"3:3", " is empty"},
+           {"3:2", " is empty"},
+           {"2:3:-1", " is empty"},
+           {"0:4:0", ": the step must not be 0"},
+           {"3:-2:-1", " goes below step 0"},
+           {"0:4:x", " is of neither form, steps A:B:S or dates FIRST:LAST:12h"},
+           {"-1:4", " is of neither form, steps A:B:S or dates FIRST:LAST:12h"}})
+    CHECK_THROWS_WITH(StartRequest::range("--starts", text), "--starts " + text + words);
+  CHECK_THROWS_WITH(steps("13:11:-1"), "start step 13 is not in the data, which has 12 steps");
+  CHECK_FALSE(StartRequest::range("--starts", "0:4").are_dates());
+  CHECK(StartRequest::range("--starts", "2018-01-01:2018-01-01").are_dates());
+}
+
+TEST_CASE("step times: the steps in a day, if they are whole ones, and the step nearest in time") {
+  const TemporaryFolder folder;
+  const auto with = [&](double step) {
+    testing::write_labelled_fields(folder / "a.h5", {2, 1, 2, 2}, {.hours = {0, step}});
+    return steps_per_day(FieldSeries({.paths = {folder / "a.h5"}}));
+  };
+  CHECK(with(6) == 4);
+  CHECK(with(1) == 24);
+  CHECK(with(0.5) == 48);
+  CHECK(with(24) == 1);
+  CHECK(with(5) == 0);
+  CHECK(with(48) == 0);
+  testing::write_fields(folder / "none.h5", {2, 1, 2, 2});
+  CHECK(steps_per_day(FieldSeries({.paths = {folder / "none.h5"}})) == 0);
+
+  const TwoFiles files;
+  const FieldSeries series = files.series();
+  const StepTimes times(series);
+  const double third = times.hours(3);
+  CHECK(times.at(third) == 3);
+  CHECK_FALSE(times.at(third + 0.1));
+  CHECK(times.at(third + 0.1, 0.1) == 3);
+  CHECK(times.at(third - 0.1, 0.1) == 3);
+  CHECK_FALSE(times.at(third + 0.2, 0.1));
+  CHECK_FALSE(times.at(third - 0.2, 0.1));
+  CHECK(times.at(third + 0.0001) == 3);  // within a second
 }

@@ -134,6 +134,9 @@ TEST_CASE("statistics: differences of pairs without a hole, against numbers by h
   write_statistics(with, 1, 2, stats);
   CHECK(read_npy(stats + "/time_diff_stds.npy").shape == Shape{1, 1, 1, 1});
   CHECK(read_npy(stats + "/time_diff_stds.npy").values == with.time_diff_stds);
+  CHECK(load_time_diff_stds(stats + "/time_diff_stds.npy", std::vector<std::string>{"t2m"}) == with.time_diff_stds);
+  CHECK_THROWS_WITH(load_time_diff_stds(stats + "/time_diff_stds.npy", std::vector<std::string>{"sst"}),
+                    stats + "/stats.json has no channel sst");
   write_statistics(without, 1, 2, stats);
   CHECK_FALSE(std::filesystem::exists(stats + "/time_diff_stds.npy"));  // it was of other data
 }
@@ -145,6 +148,29 @@ TEST_CASE("statistics: NaN in the fields is refused") {
   testing::write_fields(folder / "2001.h5", {4, 1, 2, 2}, values);
   const FieldSeries dataset({.paths = {folder / "2001.h5"}});
   CHECK_THROWS_WITH(compute_statistics(dataset, 2), ContainsSubstring("2001.h5: step 2, channel 0 holds NaN"));
+}
+
+TEST_CASE("statistics: points that a channel may miss are left out, and those that never have a value are listed") {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const testing::TemporaryFolder folder;
+  // Two channels of three points in three steps: the first misses its last point always, and its second one once.
+  testing::write_labelled_fields(folder / "2001.h5", {3, 2, 1, 3}, {.names = {"sst", "t2m"}, .hours = {0, 6, 12}},
+                                 {1, 2, kNan, 7, 8, 9, 3, kNan, kNan, 7, 8, 9, 5, 4, kNan, 7, 8, 9});
+  const ComputedStatistics made = compute_statistics(FieldSeries({.paths = {folder / "2001.h5"}, .missing = {"sst"}}),
+                                                     2, 1, TimeDifferences::computed);
+  CHECK(made.means == std::vector<double>{3, 8});
+  CHECK(made.stds[0] == testing::Approx(std::sqrt(2.0)).epsilon(1e-15));
+  CHECK(made.time_means == std::vector<double>{3, 3, 3, 7, 8, 9});  // where there is none the channel's mean
+  CHECK(made.never_there == std::vector<std::uint8_t>{0, 0, 1, 0, 0, 0});
+  CHECK(made.time_diff_stds == std::vector<double>{0, 0});
+  const std::string stats = folder / "stats";
+  write_statistics(made, 1, 3, stats);
+  CHECK(load_never_there(stats, 2, 1, 3) == made.never_there);
+  CHECK(load_never_there(stats, 2, 1, 2) == std::vector<std::uint8_t>(4, 0));
+  ComputedStatistics others = made;
+  others.never_there.clear();
+  write_statistics(others, 1, 3, stats);
+  CHECK(load_never_there(stats, 2, 1, 3).empty());  // a list of other data would hide points
 }
 
 TEST_CASE("statistics: files are written in the tutorial's shapes and read back") {

@@ -361,4 +361,12 @@ TEST_CASE("Computed planes refuse what they cannot compute") {
   std::vector<float> values(32);
   CHECK_THROWS_WITH(made({"cos_zenith"}, grid, 1).write(std::nan(""), 0, 4, values.data()),
                     ContainsSubstring("the sun's position"));
+  const ComputedPlanes planes = made({"cos_latitude"}, grid, 1);
+  for (const auto& [first, count] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{-1, 2}, {3, 2}, {0, 5}, {0, -1}})
+    CHECK_THROWS_WITH(planes.write(0, first, count, values.data()), "computed channels: the " + std::to_string(count) +
+                                                                        " rows from row " + std::to_string(first) +
+                                                                        " are not within the grid's 4");
+  CHECK_NOTHROW(planes.write(0, 3, 1, values.data()));
+  CHECK_NOTHROW(made({"toa_radiation"}, grid, 366 * 24));
 }

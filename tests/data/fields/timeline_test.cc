@@ -191,15 +191,21 @@ TEST_CASE("timeline: ranges of dates include both ends, and a day ends with its 
                                                            folder.path().string() +
                                                            ", which are from 2001-01-01T00:00 to 2001-01-03T18:00");
   CHECK_THROWS_WITH(steps("2000-12-31", "2001-01-02"), ContainsSubstring("goes beyond the data"));
-  CHECK_THROWS_WITH(steps("2001-01-03", "2001-01-02"), ContainsSubstring("is reversed"));
-  CHECK_THROWS_WITH(steps("2001-01-01T01", "2001-01-01T05"), ContainsSubstring("holds no step"));
+  CHECK_THROWS_WITH(steps("2001-01-03", "2001-01-02"), "train_range [2001-01-03, 2001-01-02] is reversed");
+  CHECK_THROWS_WITH(steps("2001-01-01T12", "2001-01-01T06"), ContainsSubstring("is reversed"));
+  CHECK_THROWS_WITH(steps("2001-01-01T01", "2001-01-01T05"),
+                    "train_range [2001-01-01T01, 2001-01-01T05] holds no step of " + folder.path().string());
+  CHECK(steps("2001-01-01T06", "2001-01-01T06") == StepRange{1, 2});  // an instant has its step
+  CHECK(steps("2001-01-03T18", "2001-01-03") == StepRange{11, 12});   // in the last day
+  CHECK_THROWS_WITH(steps("2001-01-03T19", "2001-01-03"), ContainsSubstring("goes beyond the data"));
   for (const char* bad : {"2001-02-30", "2001-1-1", "yesterday", "2001-01-01 06", "2001-01-01T24", "2001-01-01T06:60"})
     CHECK_THROWS_WITH(steps(bad, "2001-01-02"), ContainsSubstring("is no date like"));
 
   testing::write_fields(folder / "b.h5", {3, 1, 1, 2});
   CHECK_THROWS_WITH(FieldSeries({.paths = {folder / "b.h5"}})
                         .steps_of(std::array<std::string, 2>{"2001-01-01", "2001-01-02"}, "valid_range"),
-                    ContainsSubstring("has files without 'time'"));
+                    "valid_range [2001-01-01, 2001-01-02] are dates, but " + (folder / "b.h5").string() +
+                        " has files without 'time'");
 }
 
 TEST_CASE("timeline: dates mean steps of files that are named by their years, if these ascend") {
@@ -219,4 +225,36 @@ TEST_CASE("timeline: dates mean steps of files that are named by their years, if
   CHECK_THROWS_WITH(FieldSeries({.paths = {mixed.path().string()}})
                         .steps_of(std::array<std::string, 2>{"2001-01-01", "2001-01-02"}, "train_range"),
                     ContainsSubstring("a_2001.h5 comes before") && ContainsSubstring("b_2000.h5 by name"));
+}
+
+TEST_CASE("timeline: which of three tracks cannot be joined, and how many steps are left out") {
+  const TemporaryFolder folder;
+  write_labelled_fields(folder / "t.h5", {2, 1, 1, 2}, {.names = {"t"}, .hours = hours_from(0, 2)});
+  write_labelled_fields(folder / "u.h5", {2, 1, 1, 2}, {.names = {"u"}, .hours = hours_from(6, 2)});
+  write_labelled_fields(folder / "v.h5", {2, 1, 1, 2}, {.names = {"v"}, .hours = hours_from(12, 2)});
+  CHECK_THROWS_WITH(FieldSeries({.paths = {folder.path()}}),
+                    ContainsSubstring("with other variables, have no time in common, or other files beside them"));
+  write_labelled_fields(folder / "v.h5", {1, 1, 1, 2}, {.names = {"v"}, .hours = {6}});
+  const FieldSeries three({.paths = {folder.path()}});
+  CHECK(three.steps() == 1);
+  CHECK(three.timeline().tracks() == 3);
+  CHECK(three.timeline().left_out() == "2 steps that not all files have, the first at 2001-01-01T00:00");
+  write_labelled_fields(folder / "u.h5", {1, 1, 1, 2}, {.names = {"u"}, .hours = {6}});
+  CHECK(FieldSeries({.paths = {folder.path()}}).timeline().left_out() ==
+        "1 step that not all files have, the first at 2001-01-01T00:00");
+}
+
+TEST_CASE("timeline: a step belongs to the rest of the file that it lies in") {
+  const TemporaryFolder folder;
+  write_labelled_fields(folder / "a.h5", {5, 1, 1, 2}, {.hours = hours_from(0, 5)});
+  write_labelled_fields(folder / "b.h5", {3, 1, 1, 2}, {.hours = hours_from(30, 3)});
+  const FieldSeries series({.paths = {folder.path()}, .range = StepRange{2, 7}});
+  for (const auto& [step, count] : std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 5}, {4, 1}, {5, 3}, {7, 1}}) {
+    CHECK(series.timeline().rest_of_file(step).first == step);
+    CHECK(series.timeline().rest_of_file(step).count == count);
+  }
+  const std::vector<Segment> segments = series.segments();
+  REQUIRE(segments.size() == 2);
+  CHECK((segments[0].first == 2 && segments[0].count == 3));
+  CHECK((segments[1].first == 5 && segments[1].count == 2));
 }

@@ -1,5 +1,6 @@
 // Units: one unit has many spellings, and two units never look the same.
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,10 +28,19 @@ TEST_CASE("units: every spelling of a unit is the same, and no spelling of anoth
       {"W m**-2", "W/m2", "J m-2 s-1", "J/m2/s"},
       {"kg m**-2 s**-1", "kg/m2/s", "kg m-2 s-1"},
       {"m", "metre", "meters"},
-      {"mm", "millimeters"},
+      {"mm", "millimeters", "millimetre", "millimeter"},
+      {"kg", "kilogram", "kilograms"},
+      {"g", "gram", "grams"},
+      {"J", "joule", "Joules"},
+      {"W", "watt", "watts"},
+      {"N", "newton", "newtons"},
+      {"rad", "radian", "radians"},
+      {"deg", "degree", "degrees", "°"},
+      {"h", "hour", "hours", "hr"},
+      {"d", "day", "days"},
       {"mm/h", "mm hr-1", "mm per hour"},
       {"mm/day", "mm d-1"},
-      {"s", "seconds"},
+      {"s", "seconds", "second", "sec", "secs"},
       {"m of water equivalent"},
       {"gpm"},
       {"m/s2"},
@@ -85,6 +95,18 @@ TEST_CASE("units: a mean tells what a variable of a known name cannot be in") {
   CHECK_FALSE(refused("u10", -0.1));
   CHECK_FALSE(refused("r850", 60));
   CHECK_FALSE(refused("c0", 1e9));
+  // The first and the last mean of each unit.
+  const std::vector<std::tuple<std::string, double, double>> bounds{
+      {"t2m", 150, 400}, {"sp", 3e4, 1.2e5}, {"u10", -150, 150}, {"r850", -5, 150}, {"tcwv", -1, 150}};
+  for (const auto& [variable, least, most] : bounds) {
+    INFO(variable);
+    CHECK_FALSE(refused(variable, least));
+    CHECK_FALSE(refused(variable, most));
+    CHECK(refused(variable, least - 0.1));
+    CHECK(refused(variable, most + 0.1));
+  }
+  CHECK(refused("z800", 900));
+  CHECK_FALSE(refused("z850", 900));  // near the ground every mean may be
 }
 
 TEST_CASE("units: powers are read wherever they stand") {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/fields/constants.h"
@@ -216,8 +217,29 @@ TEST_CASE("packing: fills, valid ranges, unsigned bytes, and attributes that mak
 
   array.attributes = {{"scale_factor", numbers({1, 2})}};
   CHECK_THROWS_WITH(packing_of(array, "f: 'x'"), "f: 'x': the attribute 'scale_factor' should hold 1 number");
-  array.attributes = {{"scale_factor", numbers({0})}};
-  CHECK_THROWS_WITH(packing_of(array, "f: 'x'"), ContainsSubstring("a scale of 0"));
+  array.attributes = {{"scale_factor", numbers({0})}, {"add_offset", numbers({3})}};
+  CHECK_THROWS_WITH(packing_of(array, "f: 'x'"), "f: 'x': its numbers are packed with a scale of 0 and an offset of 3");
+  array.attributes = {{"valid_range", numbers({0})}};
+  CHECK_THROWS_WITH(packing_of(array, "f: 'x'"), "f: 'x': the attribute 'valid_range' should hold 2 numbers");
+  array.attributes = {{"valid_max", Attribute{.texts = {"9"}}}};
+  CHECK_THROWS_WITH(packing_of(array, "f: 'x'"), "f: 'x': the attribute 'valid_max' should hold 1 number");
+  // One bound alone; both of them belong to the range.
+  std::vector<float> bounded(4);
+  array.attributes = {{"valid_min", numbers({2})}};
+  unpack(packing_of(array, "f: 'x'"), Numbers{1, 2, 3, 100}, 1, bounded.data());
+  CHECK((std::isnan(bounded[0]) && bounded[1] == 2 && bounded[2] == 3 && bounded[3] == 100));
+  array.attributes = {{"valid_max", numbers({3})}};
+  unpack(packing_of(array, "f: 'x'"), Numbers{-5, 2, 3, 4}, 1, bounded.data());
+  CHECK((bounded[0] == -5 && bounded[1] == 2 && bounded[2] == 3 && std::isnan(bounded[3])));
+  // Only "true" makes numbers unsigned, and only numbers with a sign.
+  array.attributes = {{"_Unsigned", Attribute{.texts = {"false"}}}};
+  CHECK(packing_of(array, "f: 'x'").is_plain());
+  array.attributes = {{"_Unsigned", Attribute{.texts = {"true"}}}};
+  CHECK(packing_of(array, "f: 'x'").unsigned_wrap == 256);
+  array.format = NumberFormat{NumberFormat::Kind::signed_integer, 2};
+  CHECK(packing_of(array, "f: 'x'").unsigned_wrap == 65536);
+  array.format = NumberFormat{NumberFormat::Kind::unsigned_integer, 2};
+  CHECK(packing_of(array, "f: 'x'").is_plain());
   array.attributes = {{"add_offset", numbers({std::nan("")})}};
   CHECK_THROWS_AS(packing_of(array, "f: 'x'"), Error);
   array.attributes = {{"_FillValue", numbers({std::nan("")})}};
@@ -360,6 +382,25 @@ TEST_CASE("variables: files that fit nothing are refused in one sentence") {
     CHECK_THAT(fields_refusal(folder / "members.nc"),
                ContainsSubstring("not these: a has 2 entries on its axis 'number'"));
   }
+  for (const auto& [value, word] : {std::pair(std::nan(""), "NaN"), std::pair(INFINITY * 1.0, "an infinity")}) {
+    TestFile out(folder / "nan.nc");
+    out.axis("time", {0, 6, 12}, "hours since 2001-01-01");
+    out.axis("latitude", {60, value, 0, -30}, "degrees_north");
+    out.axis("longitude", {0, 120, 240}, "degrees_east");
+    out.variable("a", {"time", "latitude", "longitude"}, zero);
+    out.file.close();
+    CHECK(fields_refusal(folder / "nan.nc") == std::string(folder / "nan.nc") + ": 'latitude' holds " + word);
+  }
+  {
+    TestFile out(folder / "levels.nc");
+    out.usual_axes();
+    out.variable("a", {"time", "latitude", "longitude"}, zero);
+    out.variable("b", {"level", "latitude", "longitude"}, zero);
+    out.file.close();
+    const FieldSeries series({.paths = {folder / "levels.nc"}, .channels = {"a"}, .choose = true});
+    CHECK_THROWS_WITH(read_constants({{"c", std::string(folder / "levels.nc") + ":b"}}, series),
+                      std::string(folder / "levels.nc") + ": 'b' is not one plane of latitudes and longitudes");
+  }
   testing::write_text(folder / "x.grib", "GRIB and more");
   CHECK_THAT(fields_refusal(folder / "x.grib"), ContainsSubstring("is a GRIB file"));
 }
@@ -412,7 +453,17 @@ TEST_CASE("constants: a plane is cropped, has its moments by area, and must not 
   CHECK_THROWS_WITH(refused(path + ":sp"), ContainsSubstring("'sp' changes with time, so that it is no constant"));
   CHECK_THROWS_WITH(refused(path + ":flat"), ContainsSubstring("is the same everywhere"));
   CHECK_THROWS_WITH(refused(path + ":nothing"), path + " holds no 'nothing'");
-  CHECK_THROWS_WITH(refused(path), ContainsSubstring("expected FILE:VARIABLE") || ContainsSubstring("does not exist"));
+  CHECK_THROWS_WITH(refused("data.nc"), "the constant c is at 'data.nc'; expected FILE:VARIABLE");
+  {
+    TestFile holes(folder / "holes.nc");
+    holes.axis("latitude", {60, 30, 0, -30}, "degrees_north");
+    holes.axis("longitude", {0, 120, 240}, "degrees_east");
+    holes.variable("z", {"latitude", "longitude"},
+                   [](std::map<std::string, int>& at) { return at["latitude"] == 1 ? std::nan("") : at["longitude"]; });
+    holes.file.close();
+  }
+  CHECK_THROWS_WITH(refused(std::string(folder / "holes.nc") + ":z"),
+                    "the constant c of " + std::string(folder / "holes.nc") + " has missing points");
   {
     TestFile other(folder / "other.nc");
     other.axis("latitude", {50, 40}, "degrees_north");

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "data/fields/log_scale.h"
@@ -115,7 +116,8 @@ TEST_CASE("windows: a channel may be a sum over the steps that end at a step, an
   CHECK_FALSE(series.has_sums(0));
   CHECK_FALSE(series.has_sums(5));  // behind a hole
   CHECK(list_samples(Windows(series), SamplerKind::all_pairs) == Order{1, 2});
-  CHECK_THROWS_WITH(series.read_step(5, fields.data()), testing::ContainsSubstring("the 1 steps before it"));
+  CHECK_THROWS_WITH(series.read_step(5, fields.data()),
+                    (folder / "2001.h5").string() + ": step 5 has not the 1 steps before it that its sums need");
 
   CHECK(unit_of_log_scale("log1p(m / 0.5)") == "m");
   CHECK(unit_of_log_scale(log_scale_unit("", 2)) == "");
@@ -123,8 +125,32 @@ TEST_CASE("windows: a channel may be a sum over the steps that end at a step, an
 
   testing::write_labelled_fields(folder / "low.h5", {2, 1, 1, 2}, {.names = {"x"}}, {0, 1, -0.5F, 2});
   const FieldSeries low({.paths = {folder / "low.h5"}, .log_scales = {{"x", 0.5}}});
-  CHECK_THROWS_WITH(low.read_step(1, fields.data()),
-                    testing::ContainsSubstring("low.h5: step 1, channel x holds -0.5, which has no logarithm"));
+  const std::string refusal = (folder / "low.h5").string() +
+                              ": step 1, channel x holds -0.5, which has no logarithm: config key transforms gives it "
+                              "the scale 0.5";
+  CHECK_THROWS_WITH(low.read_step(1, fields.data()), refusal);
+  // A missing point before it hides it not.
+  testing::write_labelled_fields(folder / "low.h5", {2, 1, 1, 2}, {.names = {"x"}}, {0, 1, std::nanf(""), -0.5F});
+  const FieldSeries holes({.paths = {folder / "low.h5"}, .missing = {"x"}, .log_scales = {{"x", 0.5}}});
+  CHECK_NOTHROW(holes.read_step(0, fields.data()));
+  CHECK_THROWS_WITH(holes.read_step(1, fields.data()), refusal);
+}
+
+TEST_CASE("windows: a constant of another grid and computed planes of unknown times are refused") {
+  const TemporaryFolder folder;
+  const FieldSeries series = series_of(folder, 2, 1);
+  const auto with = [&](std::size_t values) {
+    return Windows(series, {.constants = {{.name = "z", .values = std::vector<float>(values, 1)}}}).input_planes();
+  };
+  CHECK(with(6) == 2);
+  CHECK_THROWS_WITH(with(5), "the constant z has 5 values for a grid of 3 x 2");
+  testing::write_fields(folder / "storm.h5", {2, 1, 3, 2});
+  const FieldSeries untimed({.paths = {folder / "storm.h5"}});
+  const auto computed = std::make_shared<const ComputedPlanes>(
+      std::vector<std::string>{"cos_zenith"}, GridPoints{{60, 0, -30}, {0, 180}}, 6.0, RadiationUnit::joule);
+  std::vector<float> input(2UL * 6);
+  CHECK_THROWS_WITH(Windows(untimed, {.computed = computed}).read_input(1, {0, 3}, input.data()),
+                    (folder / "storm.h5").string() + " has no 'time', which computed channels need");
 }
 
 TEST_CASE("windows: the tensors of a sample, with the diagnostics before if they are asked for") {

@@ -229,6 +229,14 @@ TEST_CASE("hdf5: a chunk that was stored without its filter is read as it is") {
   CHECK(step == std::vector<float>(16, 5.0f));
 }
 
+TEST_CASE("hdf5: what is no file is refused by name") {
+  const testing::TemporaryFolder folder;
+  const std::string none = folder / "none.h5", inner = folder / "folder.h5";
+  std::filesystem::create_directory(inner);
+  CHECK_THROWS_WITH(hdf5::File::open(none), none + " does not exist");
+  CHECK_THROWS_WITH(hdf5::File::open(inner), inner + " is a folder, not an HDF5 file");
+}
+
 TEST_CASE("hdf5: what cannot be written says why") {
   const testing::TemporaryFolder folder;
   const FieldsShape shape = {4, 4, 64, 64};

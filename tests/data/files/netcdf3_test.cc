@@ -237,6 +237,24 @@ TEST_CASE("netcdf3: attributes are texts and numbers") {
   CHECK(found.at("title").texts == std::vector<std::string>{"storm"});
   CHECK(found.at("range").numbers == std::vector<double>{-1, 7, 8});
   CHECK(found.at("f").numbers == std::vector<double>{0.25});
+
+  Bytes far;
+  far.put(12, 4).put(1, 4).put(1, 4).text("f").pad().put(kDouble, 4).put(0xffffffffU, 4);
+  header.attributes = far.string();
+  CHECK_THAT(Written(header.string()).refusal(), ContainsSubstring("an attribute has 4294967295 values"));
+}
+
+TEST_CASE("netcdf3: bytes have a sign, and the records of all variables together fit into 63 bits") {
+  Header header{.version = 5, .dims = {{"t", 0}, {"x", std::uint64_t{1} << 62}}, .vars = {{"b", {}, kByte}}};
+  place(header, {1});
+  const Written written(header.string() + "\xfe");
+  CHECK(written.open().variables()[0].info.type_name == "8-bit integer");
+  CHECK(read(written.open(), 0, {}, {}) == std::vector<double>{-2});
+  CHECK(std::string(netcdf3::make_box_reader(written.open(), written.open().variables()[0])->name()) ==
+        "NetCDF-3, pread");
+  header.vars = {{"a", {0, 1}, kByte}, {"b", {0, 1}, kByte}};
+  const Written large(header.string());
+  CHECK(large.refusal() == large.path() + " is damaged: a record of its variables has more than 2^63 bytes");
 }
 
 TEST_CASE("netcdf3: headers that are damaged or lie are named with file and byte") {

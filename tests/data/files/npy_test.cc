@@ -1,8 +1,10 @@
 // .npy files: what is written is read back, NumPy's own bytes are understood, and bad files are named.
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,9 +74,11 @@ TEST_CASE("npy: bad files are refused by name") {
     testing::write_text(path, changed);
   };
   with("<f8", "<i8");
-  CHECK_THROWS_WITH(read_npy(path), ContainsSubstring("'<i8'"));
+  CHECK_THROWS_WITH(read_npy(path),
+                    path + " holds elements of type '<i8'; expected '<f4' or '<f8' (fp32 or fp64), or '|u1'");
+  CHECK_THROWS_WITH(NpyFile(path), ContainsSubstring("holds elements of type '<i8'"));
   with("False", "True ");
-  CHECK_THROWS_WITH(read_npy(path), ContainsSubstring("Fortran order"));
+  CHECK_THROWS_WITH(read_npy(path), path + " is stored in Fortran order; expected C order");
   with("(5,)", "(5, 281474976710656, 65536,)");
   CHECK_THROWS_WITH(read_npy(path), ContainsSubstring(path + " has an impossible size: 5 x 281474976710656 x 65536"));
   with("(5,)", "(2305843009213,)");
@@ -140,4 +144,26 @@ TEST_CASE("npy: headers of every version and spelling, and the first that are no
   CHECK(shape_text(Shape{}) == "()");
   CHECK(shape_text(Shape{3}) == "(3,)");
   CHECK(shape_text(Shape{3, 4}) == "(3, 4)");
+}
+
+TEST_CASE("npy: parts of an open file are read from their first element on, whatever its type") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "a.npy";
+  const std::array<std::int64_t, 2> shape = {2, 3};
+  const auto check_parts = [&](auto first) {
+    using Number = decltype(first);
+    const std::vector<Number> values{first, 2, 3, 4, 5, 6};
+    write_npy(path, shape, std::span<const Number>(values));
+    const NpyFile file(path);
+    CHECK(std::ranges::equal(file.shape(), shape));
+    std::vector<float> part(4, -1);
+    file.read(2, 3, part.data());
+    CHECK(part == std::vector<float>{3, 4, 5, -1});
+    file.read(5, 1, part.data());
+    CHECK(part[0] == 6);
+    CHECK_THROWS_AS(file.read(4, 3, part.data()), Error);
+  };
+  check_parts(1.0F);
+  check_parts(1.0);
+  check_parts(std::uint8_t{1});
 }

@@ -161,6 +161,8 @@ TEST_CASE("zarr: consolidated metadata are taken where they exist") {
   CHECK(store.attributes().at("t").texts[0] == "c");
   CHECK(store.arrays()[0].info.dimensions == std::vector<std::string>{"y", "x"});
   CHECK(store.arrays()[0].info.attributes.size() == 1);
+  folder.write(".zmetadata", R"({"metadata": [1]})");
+  CHECK(folder.refusal() == folder / ".zmetadata" + " is damaged: its 'metadata' are [1]");
   folder.write(".zmetadata", R"({"metadata": {"../a/.zarray": )" + kVersion2 + "}}");
   CHECK(folder.refusal() ==
         folder / ".zmetadata" + R"( is damaged: it names "../a", which is no place within the store)");
@@ -191,6 +193,15 @@ TEST_CASE("zarr: metadata of version 2 that are damaged, or that isobar does not
   CHECK(refusal_with("[2, 3]", "[4611686018427387904, 4]") ==
         array.substr(0, array.size() - 1) + ", a chunk, has an impossible size: 4611686018427387904 x 4 x 1");
   CHECK_THAT(refusal_with("[3, 4]", "[4611686018427387904, 4]"), ContainsSubstring("has an impossible size"));
+  CHECK(refusal_with("[3, 4]", "[3, -4]") ==
+        where + " is damaged: its 'shape' is [3,-4], and should be at most 64 whole numbers from 0 on");
+  std::string axes = "[1";
+  for (int d = 1; d < 65; ++d) axes += ",1";
+  CHECK_THAT(refusal_with("[3, 4]", axes + "]"), ContainsSubstring("should be at most 64 whole numbers from 0 on"));
+  CHECK(refusal_with("[2, 3]", "[2, 0]") ==
+        where + " is damaged: its 'chunks' is [2,0], and should be 2 whole numbers from 1 on");
+  CHECK(refusal_with("\"C\"", "7") == where + " is damaged: its 'order' is 7, and should be a text");
+  CHECK(refusal_with("\"filters\": null", "\"filters\": 7") == where + " is damaged: its 'filters' are 7");
   CHECK(refusal_with("\"C\"", "\"A\"") == where + " is damaged: its 'order' is 'A', not C or F");
   CHECK(refusal_with(": 2,", ": 1,") == where + " has 'zarr_format' 1; expected 2");
   CHECK(refusal_with(": 9}", ": \"nine\"}") == where + " is damaged: its 'fill_value' is \"nine\", which is no number");
@@ -247,8 +258,14 @@ TEST_CASE("zarr: metadata of version 3 that are damaged, or that isobar does not
              ContainsSubstring("has the codec 'gzip'"));  // before there are bytes
   CHECK(refusal_with(version_3("")) ==
         where + " is damaged: none of its codecs turns numbers into bytes (bytes, sharding_indexed)");
-  CHECK_THAT(refusal_with(version_3(R"({"name": "bytes", "configuration": {"endian": "middle"}})")),
-             ContainsSubstring("have the 'endian' \"middle\""));
+  CHECK(refusal_with(version_3(R"({"name": "bytes", "configuration": {"endian": "middle"}})")) ==
+        where + " is damaged: its bytes have the 'endian' \"middle\"");
+  CHECK(refusal_with(version_3("7")) == where + " is damaged: 7 is neither a name nor an object with one");
+  CHECK(refusal_with(replaced(good, R"([{"name": "bytes"}])", "7")) ==
+        where + " is damaged: its codecs are 7, and should be a list");
+  CHECK(refusal_with(version_3("\"sharding_indexed\"")) == where + " is damaged: its shards have no 'configuration'");
+  CHECK(refusal_with(version_3(R"({"name": "transpose", "configuration": {"order": [0, 0]}}, "bytes")")) ==
+        where + " is damaged: the 'order' of its transpose is [0,0], and should name 2 axes once each");
   for (const std::string order : {"[0]", "[0, 0]", "[1, 2]", "\"C\""})
     CHECK_THAT(
         refusal_with(version_3(R"({"name": "transpose", "configuration": {"order": )" + order + R"(}}, "bytes")")),
@@ -387,4 +404,42 @@ TEST_CASE("zarr: shards that isobar does not read are named") {
   std::string large = replaced(good, "[4, 6]", "[2147483648, 2147483648]");
   large = replaced(large, "[2, 3]", "[1, 1]");
   CHECK_THAT(refusal_with(large), ContainsSubstring("the index of a shard, has an impossible size"));
+}
+
+TEST_CASE("zarr: two transposes are one order, and the reader tells whether there is something to decode") {
+  const Folder folder;
+  const auto transposed = [](const std::string& order) {
+    return R"({"name": "transpose", "configuration": {"order": )" + order + "}}, ";
+  };
+  // Chunks of 2 x 3 x 1 values 0 to 5, whose axes are stored in the order x, y, then as they are.
+  const std::string good = replaced(version_3("CODECS\"bytes\""), "[3, 4]", "[2, 3, 1]");
+  const auto values_with = [&](const std::string& codecs, const std::string& stored) {
+    folder.write("zarr.json", replaced(replaced(good, "[4, 6]", "[2, 3, 1]"), "CODECS", codecs));
+    folder.write("c/0/0/0", stored);
+    return read(folder);
+  };
+  const std::string plain = std::string("\x00\x01\x02\x03\x04\x05", 6);
+  const std::string turned = std::string("\x00\x03\x01\x04\x02\x05", 6);
+  const std::vector<double> values = {0, 1, 2, 3, 4, 5};
+  CHECK(values_with("", plain) == values);
+  CHECK(std::string(reader_of(folder)->name()) == "Zarr chunks, pread");
+  CHECK(values_with(transposed("[1, 0, 2]"), turned) == values);
+  CHECK(std::string(reader_of(folder)->name()) == "Zarr chunks, decoded in parallel");
+  CHECK(values_with(transposed("[1, 0, 2]") + transposed("[1, 0, 2]"), plain) == values);  // there and back
+  CHECK(values_with(transposed("[1, 2, 0]"), turned) == values);
+  // First y to the end, then x behind it: y before x again.
+  CHECK(values_with(transposed("[1, 2, 0]") + transposed("[1, 2, 0]"), plain) == values);
+  CHECK(values_with(transposed("[2, 1, 0]") + transposed("[1, 0, 2]"), turned) == values);
+}
+
+TEST_CASE("zarr: groups may lie in one another up to a depth") {
+  const Folder folder;
+  std::string place;
+  for (int depth = 0; depth < 33; ++depth) {
+    folder.write(place + ".zgroup", R"({"zarr_format": 2})");
+    if (depth == 31) CHECK(folder.refusal() == "accepted");
+    place += "g/";
+  }
+  CHECK(folder.refusal() ==
+        (fs::path(folder.path()) / place).parent_path().parent_path().string() + " lies deeper than 32 groups");
 }

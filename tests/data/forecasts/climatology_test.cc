@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "data/files/stored_arrays.h"
 #include "data/forecasts/climatology_reader.h"
 #include "kernels/common/check.h"
+#include "tests/harness/data_files.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
@@ -215,5 +217,45 @@ TEST_CASE("climatology: data without dates, without a grid, and with half hours 
   CHECK_THAT(refusal({0, 6}, ""), ContainsSubstring("t.nc has no dates"));
   CHECK_THAT(refusal({0, 0.5}, "hours since 2001-01-01"),
              ContainsSubstring("step 1 is at 2001-01-01T00:30, and a climatology is of whole hours"));
+  testing::write_labelled_fields(folder / "t.h5", {2, 1, 2, 2}, {.hours = {0, 6}, .latitudes = {10, -10}});
+  CHECK_THROWS_WITH(
+      write_climatology(FieldSeries({.paths = {folder / "t.h5"}}), folder / "c.nc", {}),
+      (folder / "t.h5").string() + " has no latitudes and longitudes, which a climatology is written with");
+  CHECK_THROWS_WITH(window_weights(4), "a window of 4 days is not an odd number of days within a year");
   CHECK_FALSE(std::filesystem::exists(folder / "c.nc"));
+}
+
+TEST_CASE("climatology: a file tells its axes, its units, the times it is of, and how large it will be") {
+  const TemporaryFolder folder;
+  const std::string truth = folder / "truth.nc", path = folder / "c.nc";
+  {
+    VariableFile out(truth);
+    out.axis("time", {0, 6, 18, 24, 30, 42}, "hours since 2020-02-29");
+    out.axis("latitude", {10, -10}, "degrees_north");
+    out.axis("longitude", {0, 120, 240}, "degrees_east");
+    for (const char* name : {"t2m", "u10"})
+      out.variable(name, {"time", "latitude", "longitude"}, [](auto& at) { return at["time"]; });
+    out.file.write_attribute("u10", "units", "m/s");
+    out.file.close();
+  }
+  const FieldSeries all({.paths = {truth}}), part({.paths = {truth}, .range = StepRange{1, 5}});
+  CHECK(climatology_bytes(all) == 3 * 366 * 2 * 6 * 4);  // 0, 6 and 18 h
+  CHECK(write_climatology(part, path, {.window = 1}) ==
+        "no values for 365 of 366 days at 0 h, 364 of 366 days at 6 h, 365 of 366 days at 18 h");
+  const ClimatologyReader reader(path);
+  CHECK(reader.channels() == std::vector<std::string>{"t2m", "u10"});
+  CHECK(reader.units() == std::vector<std::string>{"", "m/s"});
+  CHECK(reader.grid().longitudes == Numbers{0, 120, 240});
+  REQUIRE(reader.times());
+  CHECK((*reader.times())[0] == hours_of("2020-02-29T06"));
+  CHECK((*reader.times())[1] == hours_of("2020-03-01T06"));
+  const auto text = [&](const std::string& array, const std::string& attribute) {
+    return open_stored_arrays(path)->find(array)->attributes.at(attribute).texts.front();
+  };
+  CHECK(text("hour", "long_name") == "hour of the day (UTC)");
+  CHECK(text("calendar_day", "long_name") == "day of a leap year: 29 February is 60, 1 March of every year is 61");
+  CHECK(text("latitude", "units") == "degrees_north");
+  CHECK(text("longitude", "standard_name") == "longitude");
+  write_climatology(part, path, {.days = DayNumbers::dayofyear, .window = 1});
+  CHECK(text("dayofyear", "long_name") == "day of the year: 1 March is 60, or 61 in a leap year");
 }

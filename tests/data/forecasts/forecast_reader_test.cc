@@ -136,7 +136,7 @@ TEST_CASE("forecast reader: the .h5 files of isobar forecast, of several leads a
     const std::vector<float> values = testing::field_values(shape);
     file.write("fields", shape, std::span<const float>(values));
     file.write("channel", std::vector<std::string>{"t2m"});
-    file.write("lead", std::array{count}, std::span<const std::int64_t>(leads));
+    file.write("lead", std::array{std::ssize(leads)}, std::span<const std::int64_t>(leads));
     if (!hours.empty() && hours[0] >= 0) {
       file.write("time", std::array{count}, std::span<const double>(hours));
       file.write_attribute("time", "units", "hours since 2001-01-01");
@@ -150,10 +150,18 @@ TEST_CASE("forecast reader: the .h5 files of isobar forecast, of several leads a
   CHECK(plane(many, 0, 2, 0) == std::vector<float>{200, 200.01f, 201, 201.01f});
   const ForecastReader one(write("b.h5", {36}, {2}), 3);
   CHECK(one.starts() == Numbers{kFirstOf2001 + 30});
-  CHECK_THROWS_WITH(ForecastReader(write("c.h5", {36}, {2}), 0), ContainsSubstring("cannot be known"));
-  CHECK_THROWS_WITH(ForecastReader(write("d.h5", {-1}, {2}), 6), ContainsSubstring("d.h5 has no dates"));
+  CHECK_THROWS_WITH(
+      ForecastReader(write("c.h5", {36}, {2}), 0),
+      (folder / "c.h5").string() + ": how long a step of 'lead' is cannot be known: it has one lead time");
+  CHECK_THROWS_WITH(ForecastReader(write("d.h5", {-1}, {2}), 6),
+                    (folder / "d.h5").string() +
+                        " has no dates: a forecast is scored by the time that it starts from, 'time' in units like "
+                        "\"hours since 1970-01-01\"");
+  CHECK_THROWS_WITH(ForecastReader(write("g.h5", {36, 48}, {2, 4, 6}), 6),
+                    (folder / "g.h5").string() + ": 'lead' has 3 values, but 'time' 2");
   testing::write_fields(folder / "e.h5", {1, 1, 2, 2});
-  CHECK_THROWS_WITH(ForecastReader(folder / "e.h5", 6), ContainsSubstring("'fields' without 'lead'"));
+  CHECK_THROWS_WITH(ForecastReader(folder / "e.h5", 6),
+                    (folder / "e.h5").string() + " has 'fields' without 'lead': it is no forecast");
 }
 
 TEST_CASE("forecast reader: missing points are NaN, an infinity and files that are no forecasts are refused") {
@@ -173,11 +181,37 @@ TEST_CASE("forecast reader: missing points are NaN, an infinity and files that a
   const ForecastReader infinite(write("i.nc", INFINITY, {6}, "hours"), 6);
   CHECK_THROWS_WITH(plane(infinite, 1, 0, 0),
                     ContainsSubstring("t2m of the forecast from 2001-01-01T12:00, 6 hours ahead, holds an infinity"));
-  CHECK_THROWS_WITH(ForecastReader(write("u.nc", 1, {6}, "fortnights"), 6), ContainsSubstring("in 'fortnights'"));
-  CHECK_THROWS_WITH(ForecastReader(write("m.nc", 1, {-6}, "hours"), 6), ContainsSubstring("before the start"));
+  CHECK_THROWS_WITH(ForecastReader(write("u.nc", 1, {6}, "fortnights"), 6),
+                    (folder / "u.nc").string() +
+                        ": 'prediction_timedelta': lead times in 'fortnights', which is no unit of time that isobar "
+                        "knows: hours, days, minutes, seconds, nanoseconds");
+  CHECK_THROWS_WITH(ForecastReader(write("m.nc", 1, {6, -12}, "hours"), 6),
+                    (folder / "m.nc").string() + " has a lead time of -12 hours, which is before the start");
+  CHECK(ForecastReader(write("z.nc", 1, {0}, "hours"), 6).lead_hours() == Numbers{0});
   CHECK_THROWS_WITH(ForecastReader(write("l.nc", 1, {6}, "hours", {"time", "latitude", "longitude"}), 6),
-                    ContainsSubstring("l.nc has no lead times"));
+                    (folder / "l.nc").string() +
+                        " has no lead times: neither an axis prediction_timedelta (or step, lead_time) nor a scalar "
+                        "of that name");
   CHECK_THROWS_WITH(
       ForecastReader(write("t.nc", 1, {6}, "hours", {"prediction_timedelta", "latitude", "longitude"}), 6),
       ContainsSubstring("t.nc has no dates"));
+}
+
+TEST_CASE("forecast reader: variables on other axes are refused with both names") {
+  const TemporaryFolder folder;
+  const auto zero = [](auto&) { return 0; };
+  const Names all{"time", "prediction_timedelta", "latitude", "longitude"};
+  const auto refusal_of = [&](const auto& write) {
+    const std::string path = folder / "f.nc";
+    VariableFile out(path);
+    write(out);
+    out.file.close();
+    return testing::error_of([&] { ForecastReader(path, 6); });
+  };
+  CHECK_THAT(refusal_of([&](VariableFile& out) {
+               write_axes(out, {6, 12}, "hours");
+               out.variable("t2m", all, zero);
+               out.variable("u10", {"prediction_timedelta", "latitude", "longitude"}, zero);
+             }),
+             ContainsSubstring("one has the axis 'time', and one has not"));
 }

@@ -260,7 +260,10 @@ TEST_CASE("forecast files: without a grid rows and columns are numbered, without
   const auto arrays = open_stored_arrays((folder / "f.nc").string());
   CHECK(read_whole(*arrays, "prediction_timedelta") == std::vector<float>{0.5, 1, 1.5});
   contents.start_hours.clear();
-  CHECK_THROWS_WITH(make_forecast_writer(folder / "g.nc", contents), ContainsSubstring("do not tell the times"));
+  CHECK_THROWS_WITH(make_forecast_writer(folder / "g.nc", contents),
+                    (folder / "g.nc").string() +
+                        ": a forecast of this format has dates, but the data do not tell the times of their steps: "
+                        "name it .h5");
   CHECK_FALSE(fs::exists(folder / "g.nc"));
 }
 
@@ -356,4 +359,64 @@ TEST_CASE("forecast files: a full disk is one sentence, and nothing stays") {
       CHECK_THROWS_WITH(write(), ContainsSubstring(name) && ContainsSubstring("File too large"));
       CHECK(entries(folder.path()) == 0);
     }
+}
+
+TEST_CASE("forecast files: axes and variables by the CF conventions, in both naming schemes") {
+  ForecastContents contents = contents_of(2, {"t2m", "u850", "t500", "storm"});
+  contents.units[3] = "";
+  const auto attribute = [](const CfAttributes& attributes, const std::string& name) {
+    for (const auto& [key, value] : attributes)
+      if (key == name) return value;
+    return std::string("none");
+  };
+  const CfLayout plain = cf_layout("f.nc", contents, /*long_names=*/false);
+  const Texts axes{"time", "prediction_timedelta", "latitude", "longitude"};
+  REQUIRE(plain.axes.size() == axes.size());
+  for (std::size_t a = 0; a < axes.size(); ++a) CHECK(plain.axes[a].name == axes[a]);
+  CHECK(plain.axes[0].values == std::vector<double>{kNewYear - 12, kNewYear - 6});
+  CHECK(plain.axes[1].values == std::vector<double>{12, 24, 36});
+  CHECK(plain.axes[1].are_whole);
+  CHECK(attribute(plain.axes[0].attributes, "long_name") == "initial time of the forecast");
+  CHECK(attribute(plain.axes[0].attributes, "calendar") == "proleptic_gregorian");
+  CHECK(attribute(plain.axes[1].attributes, "long_name") == "time from the start to the forecast");
+  CHECK(attribute(plain.axes[1].attributes, "dtype") == "timedelta64[ns]");
+  CHECK(attribute(plain.axes[2].attributes, "units") == "degrees_north");
+  CHECK(attribute(plain.axes[3].attributes, "axis") == "X");
+  CHECK(attribute(plain.attributes, "Conventions") == "CF-1.8");
+  CHECK(attribute(plain.attributes, "history") == "isobar forecast");
+  CHECK(attribute(plain.variables[0].attributes, "long_name") == "2m temperature");
+  CHECK(attribute(plain.variables[0].attributes, "standard_name") == "air_temperature");
+  CHECK(attribute(plain.variables[1].attributes, "long_name") == "u component of wind at 850 hPa");
+  CHECK(attribute(plain.variables[1].attributes, "units") == "m s-1");
+  CHECK(attribute(plain.variables[3].attributes, "long_name") == "storm");
+  CHECK(attribute(plain.variables[3].attributes, "units") == "none");
+  CHECK(plain.variables[2].channels == Extents{2});
+  CHECK(plain.shape(plain.variables[0]) == Extents{2, 3, kRows, kColumns});
+  CHECK(plain.extents(plain.variables[0]) == Extents{1, 1, kRows, kColumns});
+  CHECK(plain.place(plain.variables[0], 1, 2, 0) == Extents{1, 2, 0, 0});
+
+  const CfLayout levels = cf_layout("f.nc", contents, /*long_names=*/true);
+  REQUIRE(levels.axes.size() == 5);
+  CHECK(levels.axes[2].name == "level");
+  CHECK(levels.axes[2].values == std::vector<double>{500, 850});
+  CHECK(levels.axes[2].are_whole);
+  CHECK(attribute(levels.axes[2].attributes, "positive") == "down");
+  REQUIRE(levels.variables.size() == 4);
+  CHECK(levels.variables[1].name == "u_component_of_wind");
+  CHECK(levels.variables[1].channels == Extents{-1, 1});
+  CHECK_FALSE(levels.variables[1].is_complete());
+  CHECK(levels.variables[0].is_complete());
+  CHECK(levels.variables[2].channels == Extents{2, -1});
+  CHECK(attribute(levels.variables[2].attributes, "long_name") == "temperature");
+  CHECK(levels.variables[3].name == "storm");
+  CHECK(levels.place(levels.variables[1], 1, 2, 1) == Extents{1, 2, 1, 0, 0});
+  CHECK(levels.place(levels.variables[0], 1, 2, 0) == Extents{1, 2, 0, 0});
+  CHECK(levels.extents(levels.variables[1]) == Extents{1, 1, 1, kRows, kColumns});
+
+  contents.step_hours = 0.75;  // leads of 1.5, 3 and 4.5 hours
+  CHECK_FALSE(cf_layout("f.nc", contents, false).axes[1].are_whole);
+  contents.latitudes.clear();
+  CHECK(attribute(cf_layout("f.nc", contents, false).axes[2].attributes, "long_name") == "number of the row");
+  contents.longitudes.clear();
+  CHECK(attribute(cf_layout("f.nc", contents, false).axes[3].attributes, "long_name") == "number of the column");
 }

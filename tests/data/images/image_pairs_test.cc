@@ -2,6 +2,7 @@
 // checked.
 #include "data/images/image_pairs.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <filesystem>
@@ -168,7 +169,9 @@ TEST_CASE("stored pairs: what does not fit is refused with file and dataset") {
   CHECK_THROWS_WITH(StoredPairs(written({1, 2, 2}, {1, 1, 2, 2})),
                     ContainsSubstring("dataset 'input' has the shape [1, 2, 2]"));
   CHECK_THROWS_WITH(StoredPairs(written({1, 1, 2, 2}, {1, 1, 2, 3})),
-                    ContainsSubstring("'input' [1, 1, 2, 2] and 'target' [1, 1, 2, 3] are not pairs"));
+                    (folder / "c.h5").string() +
+                        ": 'input' [1, 1, 2, 2] and 'target' [1, 1, 2, 3] are not pairs of "
+                        "pictures of one size");
   CHECK_THROWS_WITH(StoredPairs(written({1, 2, 2, 2}, {2, 1, 2, 2})), ContainsSubstring("are not pairs"));
   CHECK_THROWS_WITH(StoredPairs(written({1, 2, 2, 2}, {1, 1, 3, 2})), ContainsSubstring("are not pairs"));
   // Inputs alone are enough where nothing is learnt from targets; those that are there must fit all the same.
@@ -185,4 +188,63 @@ TEST_CASE("stored pairs: what does not fit is refused with file and dataset") {
   read(holed, {.sample = 0});
   CHECK_THROWS_WITH(read(holed, {.sample = 1}),
                     ContainsSubstring("c.h5: dataset 'input', sample 1, channel 1: a value is nan"));
+  // Samples are counted within their file, and a bad target is told as one.
+  write_pairs(folder / "b.h5", 2, 2, 1, 0);
+  {
+    hdf5::File file = hdf5::File::create(folder / "c.h5");
+    file.write("input", Shape{2, 2, 2, 3}, std::vector<float>(24));
+    std::vector<float> target(12);
+    target[7] = std::numeric_limits<float>::infinity();
+    file.write("target", Shape{2, 1, 2, 3}, target);
+    file.close();
+  }
+  CHECK_THROWS_WITH(read(StoredPairs(folder.path()), {.sample = 5}),
+                    (folder / "c.h5").string() + ": dataset 'target', sample 1, channel 0: a value is inf");
+  for (const std::int64_t sample : {-1, 6})
+    CHECK_THROWS_WITH(read(StoredPairs(folder.path()), {.sample = sample}),
+                      folder.path().string() + ": sample " + std::to_string(sample) + " of 6 is asked for");
+}
+
+TEST_CASE("stored pairs: no samples and no numbers are refused, units are those of the target") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "a.h5";
+  {
+    hdf5::File file = hdf5::File::create(path);
+    file.write("input", Shape{0, 1, 2, 2}, std::vector<float>());
+    file.write("target", Shape{0, 1, 2, 2}, std::vector<float>());
+    file.close();
+  }
+  CHECK_THROWS_WITH(StoredPairs(path), path + " holds no samples");
+  {
+    hdf5::File file = hdf5::File::create(path);
+    file.write("input", std::vector<std::string>{"a", "b"});
+    file.close();
+  }
+  CHECK_THROWS_WITH(StoredPairs(path), path +
+                                           ": dataset 'input' has the shape [2]; pictures have four dimensions: "
+                                           "number, channels, height, width");
+  {
+    hdf5::File file = hdf5::File::create(path);
+    file.write("input", Shape{1, 1, 2, 2}, std::vector<float>(4));
+    file.write("target", Shape{1, 2, 2, 2}, std::vector<float>(8));
+    file.write_attribute("input", "units", std::vector<std::string>{"m"});
+    file.write_attribute("target", "units", std::vector<std::string>{"K", "Pa"});
+    file.close();
+  }
+  CHECK(StoredPairs(path).target_units() == std::vector<std::string>{"K", "Pa"});
+  CHECK(StoredPairs(path, 0).samples() == 0);
+}
+
+TEST_CASE("random pairs: without a target a sample is one picture") {
+  const RandomPairs set({.in_channels = 2, .out_channels = 0, .height = 3, .width = 4}, 5, DataSplit::train);
+  REQUIRE(set.layout().size() == 1);
+  CHECK(set.layout()[0].shape == Shape{2, 3, 4});
+  CHECK(set.target_units().empty());
+  std::vector<float> input(24, -1);
+  const std::array<void*, 1> to{input.data()};
+  set.read({.sample = 4}, to);
+  CHECK(std::ranges::all_of(input, [](float value) { return value >= 0; }));
+  const std::array<void*, 2> both{input.data(), input.data()};
+  CHECK_THROWS_WITH(set.read({.sample = 4}, both),
+                    "the random images: a sample has 1 tensors, but 2 buffers are given");
 }

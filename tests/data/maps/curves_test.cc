@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "data/maps/ticks.h"
@@ -52,5 +53,39 @@ TEST_CASE("curves: nothing, one point and equal values are drawn, unequal counts
   CHECK_NOTHROW(draw_curves({}, std::vector<Curve>{{"a", {1}, {std::nan("")}, {}}}));
   const Image image = draw_curves({}, std::vector<Curve>{{"a", {1}, {7}, curve_color(1)}});
   CHECK_FALSE(rows_of_color(image, 478, curve_color(1)).empty());  // in the middle
-  CHECK_THROWS_AS(draw_curves({}, std::vector<Curve>{{"a", {1, 2}, {7}, {}}}), Error);
+  CHECK_THROWS_WITH(draw_curves({}, std::vector<Curve>{{"a", {1, 2}, {7}, {}}}), "the curve a has 2 and 1 coordinates");
+}
+
+TEST_CASE("ticks: numbers below zero, a range between round numbers, and zero without a sign") {
+  CHECK(round_ticks({.low = -30, .high = 10}, 8).values == std::vector<double>{-30, -25, -20, -15, -10, -5, 0, 5, 10});
+  CHECK(round_ticks({.low = 3, .high = 21}, 8).values == std::vector<double>{5, 7.5, 10, 12.5, 15, 17.5, 20});
+  CHECK(round_ticks({.low = 3, .high = 21}, 8).decimals == 1);
+  const Ticks small = round_ticks({.low = 0, .high = 3e-4}, 3);
+  CHECK(small.decimals == 4);
+  CHECK(small.values.size() == 4);
+  CHECK(number_text(-0.0, 1) == "0.0");
+  CHECK(number_text(-12.25, 1) == "-12.2");
+  CHECK(decimals_for_step(1) == 0);
+  CHECK(decimals_for_step(0.5) == 1);
+  CHECK(decimals_for_step(0.01) == 2);
+  CHECK(decimals_for_step(100) == 0);
+  CHECK(decimals_for_step(1e-12) == 9);
+}
+
+TEST_CASE("curves: colours begin again after six, and the y axis begins at zero if it should, from either side") {
+  for (std::size_t i = 0; i < 6; ++i) {
+    CHECK(curve_color(i) == curve_color(i + 6));
+    for (std::size_t j = 0; j < i; ++j) CHECK_FALSE(curve_color(i) == curve_color(j));
+  }
+  const Rgb color = curve_color(2);
+  const auto row_of = [&](std::vector<double> y, bool from_zero) {
+    const Image image = draw_curves({.title = "", .x = "", .y = "", .from_zero = from_zero},
+                                    std::vector<Curve>{{"", {0, 1}, std::move(y), color}});
+    const std::vector<int> rows = rows_of_color(image, 478, color);  // in the middle
+    return (rows.front() + rows.back()) / 2;
+  };
+  // The plot is from row 496 (low) to 92 (high).
+  CHECK(std::abs(row_of({4, 8}, false) - 294) <= 1);
+  CHECK(std::abs(row_of({4, 8}, true) - (496 - 404 * 6 / 8)) <= 1);
+  CHECK(std::abs(row_of({-4, -8}, true) - (92 + 404 * 6 / 8)) <= 1);
 }

@@ -195,3 +195,35 @@ TEST_CASE("palette: at most 256 colours, near those of the picture, exact for up
   const PaletteImage same = with_palette(exact);
   for (std::size_t i = 0; i < 256; ++i) CHECK(same.colors[same.indices[i]] == exact.pixels[i]);
 }
+
+TEST_CASE("gif: pictures too large for the format are refused by name") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "a.gif";
+  GifWriter writer(path);
+  CHECK_THROWS_WITH(writer.add(Image(65536, 1)), path + ": a picture of 65536 x 1 pixels is too large for a GIF");
+  CHECK_THROWS_WITH(writer.add(Image(1, 65536)), path + ": a picture of 1 x 65536 pixels is too large for a GIF");
+  CHECK_THROWS_WITH(writer.close(), path + ": an animation without any picture");
+  writer.add(Image(65535, 1));
+  writer.close();
+  const Animation animation = decoded(read_file(path));
+  CHECK(animation.width == 65535);
+  CHECK(animation.height == 1);
+  REQUIRE(animation.frames.size() == 1);
+  CHECK(animation.frames[0].delay == 50);
+}
+
+TEST_CASE("palette: the box that is cut next is the one with most pixels times width") {
+  // 300 greys: 200 pixels of each of the darkest ten, one of each other; the dark ones stay exact.
+  Image image(2290, 1);
+  std::vector<Rgb> colors;
+  for (int i = 0; i < 300; ++i)
+    colors.push_back({static_cast<std::uint8_t>(i % 256), static_cast<std::uint8_t>(i / 256), 0});
+  int x = 0;
+  for (int i = 0; i < 300; ++i)
+    for (int n = 0; n < (i < 10 ? 200 : 1); ++n) image.at(x++, 0) = colors[static_cast<std::size_t>(i)];
+  REQUIRE(x == 2290);
+  const PaletteImage drawn = with_palette(image);
+  CHECK(drawn.colors.size() == 256);
+  for (int i = 0; i < 10; ++i)
+    CHECK(drawn.colors[drawn.indices[static_cast<std::size_t>(200 * i)]] == image.at(200 * i, 0));
+}

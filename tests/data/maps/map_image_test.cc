@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "data/maps/colormap.h"
+#include "data/maps/pen.h"
 #include "data/maps/stroke_font.h"
 #include "engine/files/checksum.h"
 #include "kernels/common/check.h"
@@ -140,7 +141,7 @@ TEST_CASE("pictures stay what they are to the last pixel", "[map_image]") {
   CHECK(fingerprint(target_and_prediction(a, b)) == 11379040099963625925u);
   CHECK(fingerprint(target_forecast_error(
             a, b, {.variable = "t2m", .unit = "K", .lead_time = "+6 h", .lat = lat, .lon = lon})) ==
-        5857246184628484452u);
+        10821109603646754373u);
   // A region, upside down, of small numbers.
   forecast[100] = 270;
   for (float& value : target) value = (value - 270) * 1e-4f;
@@ -222,10 +223,16 @@ TEST_CASE("maps of odd fields are drawn, wrong ones refused", "[map_image]") {
     CHECK_NOTHROW(target_forecast_error({height, width, nan}, {height, width, values}, {.variable = "z500"}));
   }
   const std::vector<float> six = ramp(2, 3);
-  CHECK_THROWS_AS(target_and_prediction({2, 4, six}, {2, 4, six}), Error);
-  CHECK_THROWS_WITH(target_forecast_error({2, 3, six}, {3, 2, six}, {.variable = "sp"}), ContainsSubstring("sp"));
-  const std::vector<float> lat{1, 2, 3};
-  CHECK_THROWS_WITH(target_forecast_error({2, 3, six}, {2, 3, six}, {.lat = lat}), ContainsSubstring("3 latitudes"));
+  CHECK_THROWS_WITH(target_and_prediction({2, 4, six}, {2, 3, six}), "a map of 2 x 4 cells got 6 values");
+  CHECK_THROWS_WITH(target_and_prediction({2, 3, six}, {0, 3, {}}), "a map of 0 x 3 cells got 0 values");
+  CHECK_THROWS_WITH(target_forecast_error({2, 3, six}, {3, 2, six}, {.variable = "sp"}),
+                    "a map of sp compares a target of 2 x 3 with a forecast of 3 x 2");
+  const std::vector<float> lat{1, 2, 3}, lon{1, 2};
+  CHECK_THROWS_WITH(target_forecast_error({2, 3, six}, {2, 3, six}, {.lat = lat}), "a map of 2 rows got 3 latitudes");
+  CHECK_THROWS_WITH(target_forecast_error({2, 3, six}, {2, 3, six}, {.lon = lon}),
+                    "a map of 3 columns got 2 longitudes");
+  CHECK_THROWS_WITH(Image(0, 3), "an image of 0 x 3 pixels");
+  CHECK_THROWS_WITH(Image(3, -1), "an image of 3 x -1 pixels");
 }
 
 TEST_CASE("the title of a map says what is known, and no more", "[map_image]") {
@@ -239,6 +246,25 @@ TEST_CASE("the title of a map says what is known, and no more", "[map_image]") {
   CHECK(titled({.variable = "t2m", .iteration = 0}) == titled({.variable = "t2m,  iteration 0"}));
   CHECK(titled({.variable = "t2m", .valid_time = "2013"}) == titled({.variable = "t2m,  2013"}));
   CHECK(titled({.variable = "t2m,  2013"}) != titled({.variable = "t2m,  2014"}));
+}
+
+TEST_CASE("panels tell their extremes, and the error's mean square, over the points that are there", "[map_image]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> target{1, 2, 5, nan}, forecast{4, 5, 2, 7};
+  const Image image = target_forecast_error({1, 4, target}, {1, 4, forecast}, {});
+  const auto has = [&](int panel, const std::string& text) {
+    const int right = 56 + panel * (480 + 34) + 480;
+    Image expected(image.width, image.height);
+    draw_text(expected, right, 92 - 14, text, {.size = 10, .color = kFrame, .align = Align::right});
+    for (int y = 92 - 14 - 12; y < 92 - 14 + 4; ++y)
+      for (int x = right - 200; x < right; ++x)
+        if (!(image.at(x, y) == expected.at(x, y))) return false;
+    return true;
+  };
+  CHECK(has(0, "min 1.00   max 5.00"));
+  CHECK(has(1, "min 2.00   max 7.00"));
+  CHECK(has(2, "min -3.00   max 3.00   rms 3.00"));
+  CHECK_FALSE(has(2, "min -3.00   max 3.00   rms 3.01"));
 }
 
 TEST_CASE("longitudes say whether they are east or west", "[map_image]") {

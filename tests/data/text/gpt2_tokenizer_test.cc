@@ -116,6 +116,12 @@ TEST_CASE("gpt2 tokenizer: short and long pieces are merged by one rule, whateve
   }
 }
 
+TEST_CASE("gpt2 tokenizer: two rules for one pair of symbols are refused") {
+  const std::vector<BytePairs::Rule> rules{{1, 2, 5}, {2, 1, 6}, {1, 2, 7}};
+  CHECK_THROWS_WITH(BytePairs(rules), "two rules join symbols 1 and 2");
+  CHECK_NOTHROW(BytePairs(std::span(rules).first(2)));
+}
+
 TEST_CASE("gpt2 tokenizer: places that become one rule's at different times are joined from the left") {
   enum : std::int32_t { a, b, c, d, e, other };
   const std::vector<BytePairs::Rule> rules{{a, b, d}, {a, c, d}, {d, d, e}};

@@ -351,6 +351,22 @@ TEST_CASE("blend: the greedy rule, and each sample's number within its set") {
     return BlendedSamples(std::move(few), {.5, .5}, 10);
   };
   CHECK_THROWS_WITH(too_small(), "counted has 4 samples, but the blend of 10 samples takes 5 of it");
+  CHECK(blend.name() == "counted, counted, counted");
+  CHECK(blend.has_own_order());
+  for (const std::int64_t sample : {std::int64_t{-1}, std::int64_t{9970}})
+    CHECK_THROWS_WITH(blend.read({.sample = sample}, {}),
+                      "counted, counted, counted: sample " + std::to_string(sample) + " of 9970 is asked for");
+  const auto blended = [&](std::int64_t seq_length, const std::vector<double>& shares) {
+    std::vector<std::unique_ptr<Dataset>> two;
+    two.push_back(set(0, 5));
+    two.push_back(std::make_unique<TokenSamples>(
+        std::make_shared<CountedDocuments>(Lengths{99}),
+        TokenSamplesOptions{.first = 0, .last = 1, .seq_length = seq_length, .samples = 5}));
+    return BlendedSamples(std::move(two), shares, 4).samples();
+  };
+  CHECK(blended(1, {.5, .5}) == 4);
+  CHECK_THROWS_WITH(blended(2, {.5, .5}), "counted and counted have samples of different tensors");
+  CHECK_THROWS_WITH(blended(1, {1}), "2 sets have 1 weights");
 }
 
 TEST_CASE("blend: lists with and without weights") {
@@ -472,7 +488,34 @@ TEST_CASE("text data: the sets of a split, of paths of their own, of a blend, an
   CHECK(sets()[1]->name() == b);
   options.samples = {5, 6, 1};
   CHECK_THROWS_WITH(sets(), "test has no data, but 1 samples are taken of it");
+  options.samples = {kAllSamples, -2, 0};
+  CHECK_THROWS_WITH(sets(), "-2 samples are asked for");
+  options.samples = {kAllSamples, kAllSamples, 0};
+  CHECK(sets()[0]->samples() == 111);
+  CHECK(sets()[1]->samples() == 55);
+  options.samples[2] = kAllSamples;
+  CHECK_THROWS_WITH(sets(), "test has no data, but all samples are taken of it");
   options.paths = {};
+
+  // A share without a whole sample is no test set where one may be lacking, and an error elsewhere.
+  options.data_path = {a};
+  options.split = "98,1,1";
+  options.samples = {5, 1, 1};
+  options.seq_length = 10;
+  options.may_lack_test = true;
+  const TextData lacking = open_text_data(options);
+  CHECK(lacking.sets[2] == nullptr);
+  CHECK(lacking.notes == std::vector<std::string>{"there is no test set: split 98,1,1 gives it no whole sample"});
+  options.seq_length = 9;
+  CHECK(sets()[2] != nullptr);
+  const std::string unknown = write("unknown", 20, "");
+  options.paths = {{{unknown}, {a}, {}}};
+  options.data_path = {};
+  options.samples = {5, 5, 0};
+  CHECK(open_text_data(options).notes ==
+        std::vector<std::string>{unknown + " does not tell its tokenizer: it is taken for the run's"});
+  options.paths = {};
+  options.may_lack_test = false;
   options.is_mock = true;
   options.vocabulary = 50257;
   options.eod = 50256;

@@ -263,6 +263,19 @@ TEST_CASE("token files: joined, they are the file of all documents") {
   CHECK(merged.fingerprint == "1234");
   CHECK(merged.text_bytes == 20);
   CHECK(merged.empty_documents == 2);
+  CHECK(merged.has_eod);
+  CHECK(merged.eod == 256);
+  CHECK(merged.vocabulary == 258);
+  TokenFacts without_eod = facts;
+  without_eod.has_eod = false;
+  without_eod.text_bytes = 0;  // not told
+  write_token_facts(b, without_eod);
+  for (const auto& parts : {std::vector{a, b}, std::vector{b, a}}) {
+    const TokenFacts mixed = merge_token_files(parts, folder / "mixed", ExistingFile::replaced);
+    CHECK_FALSE(mixed.has_eod);
+    CHECK(mixed.text_bytes == 0);
+  }
+  write_token_facts(b, facts);
 
   CHECK_THROWS_WITH(merge_token_files({a, b}, b, ExistingFile::replaced), b + " is one of the files that are merged");
   std::filesystem::remove(both + ".json");
@@ -343,4 +356,53 @@ TEST_CASE("token files: what is said about one") {
   CHECK_THROWS_WITH(describe_tokens(prefix, {}, nullptr), ContainsSubstring("p.json: fingerprint is missing"));
   std::filesystem::remove(prefix + ".json");
   CHECK_THAT(describe_tokens(prefix, {}, nullptr), ContainsSubstring("tokenizer: unknown, there is no "));
+}
+
+TEST_CASE("token files: what is said about one with modes, several documents and no ends") {
+  const Prefix prefix;
+  prefix.write(kIndex + std::string("\0\1", 2), kTokens);
+  const std::string begin = prefix.path() + ": token file, uint16, with modes\n2 documents, 2 sequences, 5 tokens\n" +
+                            "longest sequence: 3 tokens; empty: 0\n";
+  CHECK(describe_tokens(prefix.path(), {}, nullptr) ==
+        begin + "tokenizer: unknown, there is no " + prefix.path() + ".json\n");
+  write_token_facts(prefix.path(), {.vocabulary = 100, .tokens = 5, .text_bytes = 12});
+  CHECK(describe_tokens(prefix.path(), 1, nullptr) ==
+        begin +
+            "tokenizer: unknown, 100 tokens; documents have no token at their end; 12 bytes of text, 2.40 a token\n" +
+            "sequence 1: 2 tokens\n1 0\n");
+  write_token_facts(prefix.path(), {.tokens = 6});
+  CHECK_THROWS_WITH(describe_tokens(prefix.path(), {}, nullptr),
+                    prefix.path() + ".json is of another token file: it tells of 6 tokens, but there are 5");
+  CHECK_THROWS_WITH(merge_token_files({prefix.path()}, prefix.folder() / "c", ExistingFile::refused),
+                    prefix.path() + ".idx has modes (several kinds of data), which would be lost");
+  CHECK_THROWS_WITH(merge_token_files({}, prefix.folder() / "c", ExistingFile::refused), "there is nothing to merge");
+}
+
+TEST_CASE("token files: the facts of one that is taken over") {
+  const testing::TemporaryFolder folder;
+  const std::string from = folder / "train.bin", to = folder / "p";
+  const auto facts_of = [&](const std::string& contents, std::int64_t eod, std::int64_t vocabulary = 65500) {
+    testing::write_text(from, contents);
+    return import_tokens({.path = from,
+                          .output_prefix = to,
+                          .vocabulary = vocabulary,
+                          .eod = eod,
+                          .tokenizer = "t",
+                          .fingerprint = "f",
+                          .existing = ExistingFile::replaced});
+  };
+  const std::string ended = stored<std::uint16_t>(1, 9, 2, 3, 9), open = stored<std::uint16_t>(1, 9, 2, 3);
+  const TokenFacts facts = facts_of(ended, 9);
+  CHECK(facts.has_eod);
+  CHECK(facts.eod == 9);
+  CHECK(facts.documents == 2);
+  CHECK(facts.tokens == 5);
+  CHECK(facts.vocabulary == 65500);
+  CHECK(facts.tokenizer == "t");
+  CHECK(facts.fingerprint == "f");
+  CHECK(TokenFile(to).type() == TokenType::i32);
+  CHECK_FALSE(facts_of(open, 9).has_eod);
+  CHECK_FALSE(facts_of(ended, -1).has_eod);
+  static_cast<void>(facts_of(ended, 9, 65499));
+  CHECK(TokenFile(to).type() == TokenType::u16);
 }

@@ -233,7 +233,9 @@ TEST_CASE("volumes: fp64 in a .npy file is read as fp32") {
 
 TEST_CASE("volumes: a folder has one file of them, what is no pair is refused by name") {
   const testing::TemporaryFolder folder;
-  CHECK_THROWS_WITH(open_volumes(folder.path().string()), ContainsSubstring("holds 0 files of volumes"));
+  CHECK_THROWS_WITH(
+      open_volumes(folder.path().string()),
+      folder.path().string() + " holds 0 files of volumes (.h5, or _data.npy beside _label.npy); a set is one of them");
   const std::string path = (folder / "v.h5").string();
   write_hdf5(path);
   CHECK(open_volumes(folder.path().string()).input->name() == path + ": 'Nbody'");
@@ -252,7 +254,16 @@ TEST_CASE("volumes: a folder has one file of them, what is no pair is refused by
     file.write("Nbody", std::vector<std::int64_t>{4, 6}, std::vector<float>(24));
     file.close();
   }
-  CHECK_THROWS_WITH(open_volumes(path), ContainsSubstring("v.h5: dataset 'Nbody' has the shape [4, 6]; volumes have"));
+  CHECK_THROWS_WITH(open_volumes(path), path +
+                                            ": dataset 'Nbody' has the shape [4, 6]; volumes have four dimensions: "
+                                            "channels, depth, height, width; or one before these: boxes");
+  const std::string line = (folder / "line_data.npy").string();
+  write_npy(line, std::array<std::int64_t, 2>{2, 3}, std::span<const float>(std::vector<float>(6)));
+  CHECK_THROWS_WITH(open_volumes(line), line +
+                                            " has the shape [2, 3]; volumes have four dimensions: depth, height, "
+                                            "width, channels; or one before these: boxes");
+  write_npy(line, std::array<std::int64_t, 4>{2, 0, 3, 4}, std::span<const float>());
+  CHECK_THROWS_WITH(open_volumes(line), line + " is empty: [4, 2, 0, 3]");
 }
 
 TEST_CASE("volumes: a value that is not finite is told with its channel and point") {
@@ -267,6 +278,10 @@ TEST_CASE("volumes: a value that is not finite is told with its channel and poin
   }
   const VolumePair pair = open_volumes(path);
   CHECK_THROWS_WITH(box_of(*pair.input, {2, 3, 4}, {2, 3, 3}),
+                    path + ": 'Nbody': the value of channel 2 at point (3, 4, 5) is nan");
+  CHECK_THROWS_WITH(box_of(*pair.input, {3, 2, 1}, {1, 3, 7}),
+                    path + ": 'Nbody': the value of channel 2 at point (3, 4, 5) is nan");
+  CHECK_THROWS_WITH(box_of(*pair.input, {0, 0, 5}, {5, 6, 2}),
                     path + ": 'Nbody': the value of channel 2 at point (3, 4, 5) is nan");
   CHECK_NOTHROW(box_of(*pair.input, {4, 0, 0}, {2, 7, 8}));
 }
@@ -445,7 +460,9 @@ TEST_CASE("crops: a box that is larger than the volumes, and the tutorial's of n
   const CropDataset set(open_volumes(path), {.size = cube(6), .samples = 3, .augmentation = Augmentation::none});
   const Sample whole = read(set, {.sample = 2});
   CHECK(whole.input.size() == 4 * 216);
-  CHECK_THROWS_WITH(read(set, {.sample = 3}), ContainsSubstring("sample 3 of 3 is asked for"));
+  CHECK_THROWS_WITH(read(set, {.sample = 3}), set.name() + ": sample 3 of 3 is asked for");
+  CHECK_THROWS_WITH(set.read({.sample = 0}, std::array<void*, 2>{}),
+                    set.name() + ": a sample has 3 tensors, but 2 buffers are given");
 }
 
 TEST_CASE("crops: one that is no cube has every place, the last one too, and every turn that keeps its extents") {

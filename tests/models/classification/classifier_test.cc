@@ -183,9 +183,13 @@ TEST_CASE("a classifier's settings say what its images are") {
   refused("[]");
   refused(R"({"height": 8, "width": 12, "classes": 5, "mean": 1})");
   refused(R"({"height": 8, "width": 12, "classes": "five", "mean": 1, "std": 2})");
-  refused(R"({"height": 8, "width": 12, "classes": 1, "mean": 1, "std": 2})");
-  refused(R"({"height": 0, "width": 12, "classes": 5, "mean": 1, "std": 2})");
-  refused(R"({"height": 8, "width": 12, "classes": 5, "mean": 1, "std": 0})");
+  for (const char* none : {R"({"height": 8, "width": 12, "classes": 1, "mean": 1, "std": 2})",
+                           R"({"height": 0, "width": 12, "classes": 5, "mean": 1, "std": 2})",
+                           R"({"height": 8, "width": 0, "classes": 5, "mean": 1, "std": 2})",
+                           R"({"height": 8, "width": 12, "classes": 5, "mean": 1, "std": 0})"})
+    CHECK_THROWS_WITH(images_info_from({{"isobar.images", none}}), "isobar.images describes no images");
+  CHECK(images_info_from({{"isobar.images", R"({"height": 1, "width": 2, "classes": 2, "mean": 0, "std": 3})"}})
+            .classes == 2);
 }
 
 TEST_CASE("images of another size than the classifier's are refused") {

@@ -60,6 +60,9 @@ TEST_CASE("channel weights: numbers as they are, by name, and 1 for what is not 
                     "config key channel_weights must have a weight above 0");
   CHECK_THROWS_WITH(weights(Values{1, 2}, names),
                     "config key channel_weights must hold 3 weights (n_out_channels), not 2");
+  CHECK_THROWS_WITH(weights(Values{0, 0, 0}, names), "config key channel_weights must have a weight above 0");
+  // Without names of channels a config's are believed until the data tell theirs.
+  CHECK_NOTHROW(check_channel_weights(std::map<std::string, double>{{"t85", 0}}, 3, {}, "K"));
 }
 
 // The mean over levels of p / mean(p), as a weight of each: for t at 850 and 500 hPa 850/675/2 and 500/675/2.
@@ -72,6 +75,9 @@ TEST_CASE("channel weights: graphcast") {
 TEST_CASE("channel weights: makani_auto") {
   check_near(weights(preset("makani_auto"), {"u10", "t2m", "d2m", "t850", "z50", "tcc"}),
              {0.1 / 3.01, 1 / 3.01, 1 / 3.01, 0.85 / 3.01, 0.05 / 3.01, 0.01 / 3.01});
+  // The seven variables without level that weigh a tenth, beside one that weighs 1.
+  check_near(weights(preset("makani_auto"), {"u10", "v10", "tp", "sp", "msl", "tcwv", "sst", "t2m"}),
+             {0.1 / 1.7, 0.1 / 1.7, 0.1 / 1.7, 0.1 / 1.7, 0.1 / 1.7, 0.1 / 1.7, 0.1 / 1.7, 1 / 1.7});
 }
 
 TEST_CASE("channel weights: change is the inverse variance of the normalised change, and presets are multiplied") {
@@ -88,6 +94,8 @@ TEST_CASE("channel weights: change is the inverse variance of the normalised cha
 TEST_CASE("channel weights: refused are unknown presets, names without level, and changes that nobody knows") {
   CHECK_THROWS_WITH(weights(preset("grafcast"), {"t2m"}),
                     "config key channel_weights names the weights grafcast; there are graphcast, makani_auto, change");
+  CHECK_THROWS_WITH(weights(Names{"change", "makani"}, {"t2m"}, {1}, {1}),
+                    "config key channel_weights names the weights makani; there are graphcast, makani_auto, change");
   for (const char* name : {"graphcast", "makani_auto"})
     CHECK_THROWS_WITH(weights(preset(name), {"t2m", "c1"}),
                       std::string("config key channel_weights is ") + name +

@@ -128,5 +128,71 @@ TEST_CASE("forecast metrics: the console's sentence has four channels at most, t
                  ContainsSubstring("\nmsl_of_a_long_name    1.0000       1.0000   100%        1.0000       1.0000\n"));
 }
 
+TEST_CASE("forecast metrics: of lead times each has its own figures, titles and percentage") {
+  const FieldsInfo info = fields();
+  ForecastMetrics metrics = ForecastMetrics::of_leads(info, 2, kPixels, false, {{1, "6h"}, {4, "24h"}});
+  CHECK(metrics.steps() == 4);
+  CHECK(metrics.has_lead(1));
+  CHECK_FALSE(metrics.has_lead(2));
+  metrics.begin();
+  metrics.add_lead(1, std::array{1., 0., 0., 0., 4., 0., 0., 0.});                // 0.5, 1
+  metrics.add_lead_persistence(1, std::array{4., 0., 0., 0., 16., 0., 0., 0.});   // 1, 2
+  metrics.add_lead(4, std::array{16., 0., 0., 0., 16., 0., 0., 0.});              // 2, 2
+  metrics.add_lead_persistence(4, std::array{16., 0., 0., 0., 64., 0., 0., 0.});  // 2, 4
+  const Report report = metrics.report(DataSplit::valid);
+  CHECK(report.sentence == "after 6h 50.0 %, after 24h 75.0 % of persistence's RMSE");
+  check_figures(report.line, {{"lead_6h_rmse", "u10", 0.5},
+                              {"lead_6h_rmse", "t2m", 1},
+                              {"lead_6h_persistence_rmse", "u10", 1},
+                              {"lead_6h_persistence_rmse", "t2m", 2},
+                              {"lead_24h_rmse", "u10", 2},
+                              {"lead_24h_rmse", "t2m", 2},
+                              {"lead_24h_persistence_rmse", "u10", 2},
+                              {"lead_24h_persistence_rmse", "t2m", 4}});
+  REQUIRE(report.charts.size() == 4);
+  CHECK(report.charts.back().group == "RMSE beside persistence after 24h");
+  CHECK_THAT(report.table, ContainsSubstring("RMSE of the validation set after 6h: ") &&
+                               ContainsSubstring("\nRMSE of the validation set after 24h: ") &&
+                               ContainsSubstring("\non average 75.0 % of persistence's RMSE"));
+  CHECK(metrics.lack().empty());
+  CHECK_THROWS_WITH(metrics.add_lead(2, std::array{1., 0., 0., 0., 4., 0., 0., 0.}),
+                    "these metrics score no forecasts of 2 steps");
+}
+
+TEST_CASE("forecast metrics: a rollout is judged after its first step and its last, and what a set lacks is told") {
+  const FieldsInfo info = fields();
+  ForecastMetrics rolled(info, 2, kPixels, false, 3);
+  rolled.begin();
+  rolled.add(std::array{1., 0., 0., 0., 4., 0., 0., 0.}, 0.5, 2);
+  rolled.add_persistence(std::array{4., 0., 0., 0., 4., 0., 0., 0.});
+  rolled.add_last(std::array{4., 0., 0., 0., 36., 0., 0., 0.});               // 1, 3
+  rolled.add_last_persistence(std::array{16., 0., 0., 0., 16., 0., 0., 0.});  // 2, 2
+  CHECK(rolled.report(DataSplit::valid).sentence ==
+        "RMSE (persistence): 75.0 % of it on average, u10 0.5 (1), t2m 1 (1); after 3 steps 100.0 %");
+  CHECK(rolled.loss() == 0.5);
+
+  ForecastMetrics masked(info, 2, kPixels, true);  // of each channel: four sums, the weight there and the one missing
+  masked.begin();
+  CHECK(masked.lack() == "channel u10 is missing at every point of every target");
+  masked.add(std::array{1., 0., 0., 0., 2., 2., 0., 0., 0., 0., 0., 4.}, 0.5, 1);
+  CHECK(masked.lack() == "channel t2m is missing at every point of every target");
+  masked.add(std::array{0., 0., 0., 0., 0., 4., 1., 0., 0., 0., 1., 3.}, 0.5, 0);
+  CHECK(masked.lack().empty());
+  masked.begin();
+  masked.add(std::array{1., 0., 0., 0., 2., 2., 1., 0., 0., 0., 1., 3.}, 0.5, 0);
+  CHECK(masked.lack() == "no point of a target has a weight in the loss");
+}
+
+TEST_CASE("scores: five digits of the largest number, and at least those before the point") {
+  const auto digits = [](std::initializer_list<double> numbers) {
+    std::vector<int> decimals;
+    for (const double number : numbers) decimals.push_back(decimals_for(number));
+    return decimals;
+  };
+  CHECK(digits({9.99, 10, 280, 99999, 1e6}) == std::vector{4, 3, 2, 0, 0});
+  CHECK(digits({0.5, 0.1, 0.002, 1e-9}) == std::vector{5, 5, 7, 9});
+  CHECK(digits({0, -1, NAN, INFINITY}) == std::vector{4, 4, 4, 4});
+}
+
 }  // namespace
 }  // namespace isobar

@@ -405,6 +405,10 @@ TEST_CASE("partial start: refused are other units, rows that run the other way, 
   CHECK_THROWS_WITH(source.start_of(target), "channel t2m is in degC, but in K in " + source.file().string());
   target.units = {"K", "Pa"};
   CHECK_NOTHROW(source.start_of(target));
+  // A diagnostic is forecast and not read: its unit is that of an output alone.
+  FieldsMeaning theirs = meaning(source.model);
+  theirs.outputs.at(1).unit = "degC";
+  CHECK_THROWS_WITH(source.start_of(target, theirs), "channel t2m is in K, but in degC in " + source.file().string());
   target.latitudes = places(-70, 20, 8);
   CHECK_THROWS_WITH(source.start_of(target),
                     source.file().string() + ": its rows run from north to south, and those of the data the other way");

@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "models/vit/options.h"
 #include "tests/harness/data_files.h"
+#include "tests/harness/error_of.h"
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/testing.h"
 
@@ -148,12 +150,15 @@ TEST_CASE("what is left to one folder of files is filled and told") {
 // Files of one variable called t to train and to validate on, and a config for them with the defaults of all paths.
 class FieldFolder {
  public:
-  explicit FieldFolder(const FieldsShape& shape = {6, 1, 4, 8}) {
+  explicit FieldFolder(const FieldsShape& shape = {6, 1, 4, 8}, const std::vector<double>& hours = {},
+                       std::optional<std::size_t> missing_point = {}) {
     std::vector<float> values = field_values(shape);
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(0.37F * static_cast<float>(i));
+    const auto pixels = static_cast<std::size_t>(shape[2] * shape[3]);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = i % pixels == missing_point ? NAN : std::sin(0.37F * static_cast<float>(i));
     for (const char* part : {"train", "valid"}) {
       std::filesystem::create_directories(folder_.path() / part);
-      write_labelled_fields(file(part), shape, {.names = {"t"}}, values);
+      write_labelled_fields(file(part), shape, {.names = {"t"}, .hours = hours}, values);
     }
   }
 
@@ -224,6 +229,16 @@ TEST_CASE("a process that goes by another's findings computes nothing of the dat
   CHECK(to_json(other, second->found()) == to_json(config, first->found()));
   CHECK(second->make_task(other.compute, Device{})->settings() ==
         first->make_task(config.compute, Device{})->settings());
+  // Points that never have a value are found in the data too, and so is the change of channels.
+  const FieldFolder holed({6, 1, 4, 8}, {}, 5);
+  const std::vector<std::string> keys{R"(missing={"t":"mean"})", "channel_weights=change"};
+  RunConfig of_holes = holed.config(keys), of_others = holed.config(keys);
+  const auto own = of_holes.recipe->open(of_holes.origins, {.kept = "/nowhere"});
+  const auto theirs = of_others.recipe->open(of_others.origins, {.kept = "/nowhere", .findings = own->findings()});
+  const Settings found = own->make_task(of_holes.compute, Device{})->settings();
+  CHECK(found.at("isobar.never_there") == "[5,1,26]");
+  CHECK_THAT(found.at("isobar.grid"), ContainsSubstring("change_stds"));
+  CHECK(theirs->make_task(of_others.compute, Device{})->settings() == found);
   RunConfig third = folder.config();
   CHECK_THROWS_WITH(third.recipe->open(third.origins, {.findings = "?"}), ContainsSubstring("cannot be read: "));
 }
@@ -241,6 +256,48 @@ TEST_CASE("what opened data refuse is the config's, by key, or the files', by na
   CHECK_THROWS_WITH(heads.recipe->open(heads.origins, {}), ContainsSubstring("num_heads"));
   RunConfig holes = folder.config();
   CHECK_THROWS_WITH(holes.recipe->on_shapes(), ContainsSubstring("are left to the data: set img_size"));
+}
+
+TEST_CASE("lead times of validations are steps of the model, whose time step the data must tell") {
+  const FieldFolder folder({6, 1, 4, 8}, {0, 6, 12, 18, 24, 30}), timeless;
+  const auto refusal = [](const FieldFolder& data, std::vector<std::string> keys) {
+    RunConfig config = data.config(std::move(keys));
+    return error_of([&] { config.recipe->open(config.origins, {}); });
+  };
+  CHECK(refusal(folder, {"dt=2", R"(valid_leads=["12h","24h"])"}).empty());
+  CHECK(refusal(folder, {"dt=2", R"(valid_leads=["12h","18h"])"}) ==
+        "config key valid_leads has 18h, which is 3 steps of " + folder.file("valid") +
+            ", but a step of the model is dt = 2 of them");
+  CHECK(refusal(folder, {R"(valid_leads=["9h"])"}) ==
+        "config key valid_leads has 9h, which is no multiple of the 6 hours from step to step of " +
+            folder.file("valid"));
+  CHECK(refusal(timeless, {R"(valid_leads=["6h"])"}) ==
+        "config key valid_leads has 6h, but the time from step to step of " + timeless.file("valid") + " is unknown");
+  CHECK(refusal(folder, {"lead_time=12h", "dt=3"}) ==
+        "config key dt in --set is 3, but config key lead_time in --set is 12h, which is 2 steps of " +
+            folder.file("train"));
+  CHECK(refusal(timeless, {"lead_time=12h"}) == "config key lead_time is 12h, but the time from step to step of " +
+                                                    timeless.file("train") + " is unknown: set dt");
+  RunConfig config = folder.config({"lead_time=12h"});
+  const auto opened = config.recipe->open(config.origins, {});
+  CHECK(forecast_of(config).split.dt == 2);
+  CHECK(opened->sentences().at(0) == "lead_time 12h: dt 2");
+  CHECK(opened->train().samples() == 4);
+}
+
+TEST_CASE("pictures of variables: by name and once each, and without names the third or the last") {
+  ForecastOptions options;
+  const std::vector<std::string> four{"u10", "v10", "t2m", "sp"};
+  CHECK(pictured_channels(options, four) == std::vector<std::size_t>{2});
+  CHECK(pictured_channels(options, {"u10", "v10"}) == std::vector<std::size_t>{1});
+  options.picture_channels = {{"sp", "u10"}};
+  CHECK(pictured_channels(options, four) == std::vector<std::size_t>{3, 0});
+  options.picture_channels = {{"sp", "u10", "sp"}};
+  CHECK_THROWS_WITH(pictured_channels(options, four), "config key picture_channels holds sp twice");
+  options.picture_channels = {{"msl"}};
+  CHECK_THROWS_WITH(
+      pictured_channels(options, four),
+      "config key picture_channels names msl, which is not among the 4 variables of the forecast (u10, ...)");
 }
 
 TEST_CASE("names that a file gives its channels are believed, c0 to c19 too") {

@@ -52,6 +52,9 @@ TEST_CASE("rollout options: weights have the sum 1, and shorter rollouts take th
   CHECK(listed.weights(3) == std::vector<double>{0.125, 0.375, 0.5});
   CHECK(listed.weights(2) == std::vector<double>{0.25, 0.75});
   CHECK_THROWS_WITH(listed.weights(4), "rollout_weights: 3 weights for 4 steps");
+  const RolloutOptions late = rollout_options({"rollout=3", "rollout_weights=[0,0,4]"});
+  CHECK(late.weights(3) == std::vector<double>{0, 0, 1});
+  CHECK_THROWS_WITH(late.weights(2), "rollout_weights: the first 2 of 3 weights are 0");
 }
 
 TEST_CASE("rollout options: what does not fit is refused by name") {
@@ -77,6 +80,14 @@ TEST_CASE("rollout options: what does not fit is refused by name") {
   check({"boundary_width=2"}, "boundary_width in --set is 2, but no forecast is continued: config key rollout is 1");
   check({"rollout=2", "boundary_width=4"}, "boundary_width in --set is 4, which leaves nothing of 8 x 16 points");
   check({"rollout=2", "boundary_width=3"}, "");
+  check({"rollout=1001"}, "rollout in --set has a forecast of 1001 steps; it may have 1 to 1000");
+  check({"rollout=1000"}, "");
+  check({"valid_leads=[]"}, "valid_leads in --set is empty");
+  check({R"(valid_leads=["6h","1d","24h"])"}, "valid_leads in --set: its lead times do not rise at 24h");
+  check({R"(valid_leads=["6h","1d","36h"])"}, "");
+  check({R"(valid_leads=["6h"])", "boundary_width=1"}, "");
+  check({"rollout=2", "valid_rollout=3", "rollout_weights=[1,2]"},
+        "rollout_weights in --set holds 2 weights, but the longest rollout has 3 steps");
 }
 
 TEST_CASE("rollout options: inputs that neither a forecast nor the data give are refused") {

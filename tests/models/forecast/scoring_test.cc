@@ -1,15 +1,18 @@
 // Scoring files: starts, leads, grids and channels are matched; scores equal formulas; what does not fit is refused.
 #include "models/forecast/scoring.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/fields/spread_steps.h"
 #include "data/forecasts/climatology.h"
+#include "data/maps/curves.h"
 #include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "models/forecast/damping.h"
@@ -125,6 +128,13 @@ TEST_CASE("scoring: scores of files with turned axes equal the formulas, by star
   const nlohmann::ordered_json json = scoring.json();
   CHECK(json["starts"] == 3);
   CHECK(json["first_start"] == "2020-02-20T00:00");
+  CHECK(json["last_start"] == "2020-02-28T18:00");
+  CHECK(json["weights"] == "cos");
+  CHECK(json["units"]["t2m"] == "K");
+  CHECK(json["lead_hours"].get<Numbers>() == Numbers{6, 12});
+  CHECK(json["forecasts"].get<Names>() == Names{forecast});
+  CHECK(json["truth"].get<Names>() == Names{truth});
+  CHECK(json["climatology"].is_null());
   for (std::size_t lead = 0; lead < 2; ++lead) {
     const double hours = lead == 0 ? 6 : 12;
     double mse = 0, bias = 0, persistence = 0;
@@ -149,9 +159,11 @@ TEST_CASE("scoring: scores of files with turned axes equal the formulas, by star
   }
   CHECK(json["regions"].size() == 4);
   CHECK(json["spectrum"]["truth"]["t2m"][1].size() == 3);
-  CHECK_THAT(scoring.notes().at(0), ContainsSubstring("no such channel: cape"));
+  CHECK(scoring.notes() == Names{"not scored, since the truth has no such channel: cape",
+                                 "no ACC, no activity and no climatology beside the scores: --climatology names one"});
   CHECK_THAT(scoring.table("tropics"), ContainsSubstring("wind10"));
-  CHECK_THAT(testing::error_of([&] { scoring.table("africa"); }), ContainsSubstring("no region africa"));
+  CHECK_THAT(testing::error_of([&] { scoring.table("africa"); }),
+             ContainsSubstring("there is no region africa on the forecasts' grid; there are global, "));
 }
 
 TEST_CASE("scoring: climatology, ACC and damped persistence over 28 February of a leap year") {
@@ -232,6 +244,18 @@ TEST_CASE("scoring: files of other starts are one set, a range takes starts, a f
                         .range = RangeValue(std::array<std::string, 2>{"2020-02-21T12", "2020-02-22"})});
   CHECK(some.starts().size() == 2);
   CHECK(some.channels() == Names{"t2m"});
+  // A start that is the first or the last time of a range lies in it; the forecasts begin at steps 0, 6, 10, 35, 79.
+  const auto starts_in = [&](std::int64_t begin, std::int64_t end) {
+    const ForecastScoring part({.forecasts = {first, second}, .truth = {truth}, .range = StepRange{begin, end}});
+    Numbers hours;
+    for (const ForecastStart& start : part.starts()) hours.push_back(start.hours - scoring.starts().front().hours);
+    return hours;
+  };
+  CHECK(starts_in(6, 11) == Numbers{36, 60});
+  CHECK(starts_in(6, 10) == Numbers{36});
+  CHECK(starts_in(7, 11) == Numbers{60});
+  CHECK(refusal({.forecasts = {first}, .truth = {truth}, .range = StepRange{1, 6}}) ==
+        "no forecast starts within --range");
 }
 
 TEST_CASE("scoring: a year's truth that names neither channels nor times is known by the file's name and the flag") {
@@ -281,6 +305,12 @@ TEST_CASE("scoring: what does not fit is refused with both") {
                  ContainsSubstring("truth.nc are 6 hours apart"));
   CHECK_THAT(refusal({.forecasts = {forecast, of({.leads = {6, 12, 18}})}, .truth = {truth}}),
              ContainsSubstring("x.nc has 3 lead times (6 ... 18 h), but ") && ContainsSubstring("2 lead times"));
+  CHECK_THAT(refusal({.forecasts = {of({.leads = {12}}), forecast}, .truth = {truth}}),
+             ContainsSubstring("f.nc has 2 lead times (6 ... 12 h), but ") &&
+                 ContainsSubstring("x.nc has 1 lead time (12 h)"));
+  CHECK_THAT(refusal({.forecasts = {of({.leads = {6, 12, 6}})}, .truth = {truth}}),
+             ContainsSubstring("x.nc has the lead time of 6 hours twice"));
+  CHECK(refusal({.forecasts = {}, .truth = {truth}}) == "no forecast files are named");
   CHECK_THAT(refusal({.forecasts = {forecast, of({})}, .truth = {truth}}),
              ContainsSubstring("f.nc and ") && ContainsSubstring("both have the forecast from 2020-02-20T00:00"));
   CHECK_THAT(refusal({.forecasts = {forecast, of({.starts = {6}, .first_row = 1, .rows = 3})}, .truth = {truth}}),
@@ -290,7 +320,9 @@ TEST_CASE("scoring: what does not fit is refused with both") {
   CHECK_THAT(refusal({.forecasts = {forecast, of({.starts = {6}, .unit = "degC"})}, .truth = {truth}}),
              ContainsSubstring("x.nc: channel t2m is in degC, but in kelvin in "));
   CHECK_THAT(refusal({.forecasts = {of({.starts = {2000}})}, .truth = {truth}}),
-             ContainsSubstring("no forecast has a truth: they start from 2020-05-13T08:00"));
+             ContainsSubstring("no forecast has a truth: they start from 2020-05-13T08:00 to 2020-05-13T08:00, and the "
+                               "truth of " +
+                               truth + " is from 2020-02-20T00:00 to "));
   CHECK_THAT(refusal({.forecasts = {of({.units_of_time = "hours"})}, .truth = {truth}}),
              ContainsSubstring("x.nc has no dates"));
   CHECK_THAT(refusal({.forecasts = {forecast}, .truth = {write_truth(folder / "y.nc", {.units_of_time = "hours"})}}),
@@ -329,6 +361,11 @@ TEST_CASE("scoring: a climatology in other units, without a channel, a day or an
   CHECK_THAT(outcome(), ContainsSubstring("c.nc has no value of u10 for the day and hour of 2020-02-28T18:00"));
   write({.step = 12});
   CHECK_THAT(outcome(), ContainsSubstring("c.nc has no climatology of the hour of 2020-02-20T06:00"));
+  write({});
+  CHECK(testing::error_of([&] {
+          ForecastScoring scoring(
+              {.forecasts = {forecast}, .truth = {truth}, .climatology = climatology, .train_range = StepRange{0, 2}});
+        }) == "the training range holds no two steps that are 12 hours apart");
 }
 
 TEST_CASE("scoring: pictures of every variable, and an animation") {
@@ -339,11 +376,54 @@ TEST_CASE("scoring: pictures of every variable, and an animation") {
   ForecastScoring scoring({.forecasts = {forecast}, .truth = {truth}, .climatology = climatology});
   scoring.run();
   CHECK(write_score_curves(scoring, folder / "png") == 3 * 3 + 1);
-  for (const char* name : {"rmse_t2m", "acc_u10", "spectrum_v10", "rmse_wind10"})
-    CHECK(std::filesystem::file_size(folder / "png" / (std::string(name) + ".png")) > 1000);
+  ForecastScoring plain({.forecasts = {forecast}, .truth = {truth}});
+  plain.run();
+  CHECK(write_score_curves(plain, folder / "plain") == 3 * 2 + 1);  // without a climatology there is no ACC
+  CHECK_FALSE(std::filesystem::exists(folder / "plain/acc_u10.png"));
+  // Each picture is that of these labels and curves.
+  const auto is_drawn = [&](const std::string& name, const CurveLabels& labels, const std::vector<Curve>& curves) {
+    const std::filesystem::path expected = folder / "expected.png";
+    write_png(expected, draw_curves(labels, curves));
+    return read_file(expected) == read_file(folder / "png" / (name + ".png"));
+  };
+  const Scorecard& card = scoring.scorecard();
+  const auto by_lead = [&](const auto& value, bool has_climatology) {
+    std::vector<Curve> curves;
+    for (const auto& [kind, name] : {std::pair(Forecasts::forecast, "forecast"),
+                                     {Forecasts::persistence, "persistence"},
+                                     {Forecasts::climatology, "climatology"}})
+      if (kind != Forecasts::climatology || has_climatology)
+        curves.push_back({name, {6, 12}, {value(kind, 0), value(kind, 1)}, curve_color(curves.size())});
+    return curves;
+  };
+  const auto t2m = static_cast<std::size_t>(std::ranges::find(scoring.channels(), "t2m") - scoring.channels().begin());
+  CHECK(is_drawn(
+      "rmse_t2m", {.title = "RMSE of t2m", .x = "lead time (h)", .y = "RMSE (K)", .from_zero = true},
+      by_lead([&](Forecasts kind, std::int64_t lead) { return card.score(kind, 0, lead, t2m).rmse(); }, true)));
+  CHECK(is_drawn(
+      "acc_t2m", {.title = "ACC of t2m", .x = "lead time (h)", .y = "ACC", .from_zero = true},
+      by_lead([&](Forecasts kind, std::int64_t lead) { return card.score(kind, 0, lead, t2m).acc(); }, false)));
+  CHECK(is_drawn("rmse_wind10", {.title = "RMSE of wind10", .x = "lead time (h)", .y = "RMSE", .from_zero = true},
+                 by_lead([&](Forecasts kind, std::int64_t lead) { return card.wind_rmse(kind, 0, lead, 0); }, true)));
+  const auto spectrum = [](const std::string& name, const std::vector<double>& values, std::size_t number) {
+    Curve curve{name, {}, {}, curve_color(number)};
+    for (std::size_t k = 1; k < values.size(); ++k) {
+      curve.x.push_back(std::log10(static_cast<double>(k)));
+      curve.y.push_back(std::log10(values[k]));
+    }
+    return curve;
+  };
+  CHECK(is_drawn(
+      "spectrum_t2m",
+      {.title = "zonal spectrum of t2m, 30 to 60 degrees", .x = "log10 of the wavenumber", .y = "log10 of S"},
+      {spectrum("truth", scoring.truth_spectrum(0, t2m), 0), spectrum("forecast +6 h", scoring.spectrum(0, t2m), 1),
+       spectrum("forecast +12 h", scoring.spectrum(1, t2m), 2)}));
   animate_forecast(scoring, folder / "a.gif", "2m_temperature");
   const std::string gif = read_file(folder / "a.gif");
   CHECK(gif.substr(0, 6) == "GIF89a");
+  std::size_t frames = 0;  // by their graphic control extensions
+  for (std::size_t at = gif.find("\x21\xf9\x04"); at != gif.npos; at = gif.find("\x21\xf9\x04", at + 1)) ++frames;
+  CHECK(frames == 2);  // a lead each
   CHECK_THAT(testing::error_of([&] { animate_forecast(scoring, folder / "b.gif", "u11"); }),
              ContainsSubstring("--animate-channel u11 is not scored; did you mean u10?"));
   CHECK_FALSE(std::filesystem::exists(folder / "b.gif"));

@@ -107,10 +107,37 @@ TEST_CASE("foreign weights: Megatron-LM's core has the rows of each head togethe
   const std::string state = "decoder.layers.0.mlp.linear_fc1._extra_state";
   core[state] = tensor_named(state, {1}, 0);
   CHECK(same(gpt_to_isobar(files.write(core), 2), own));
-  CHECK_THAT(testing::error_of([&] { gpt_to_isobar(files.write(core)); }),
-             testing::ContainsSubstring("--heads says it"));
+  CHECK(
+      testing::error_of([&] { gpt_to_isobar(files.write(core)); }) ==
+      "Megatron-LM's rows of queries, keys and values lie by heads, and how many there are is not known; --heads says "
+      "it");
   CHECK_THAT(testing::error_of([&] { gpt_to_isobar(files.write(core), 4); }),
              testing::ContainsSubstring("6 rows are not those of queries, keys and values of 4 heads"));
+}
+
+TEST_CASE("foreign weights: parts that lack, that are there twice or have no such form are named") {
+  const Files files;
+  for (const char* part : {"q", "k", "v"}) {
+    OwnedTensors lacking = small_gpt();
+    lacking.erase(concat("blocks.0.attn.", part, ".bias"));
+    for (const GptNames names : {GptNames::nanogpt, GptNames::huggingface, GptNames::megatron}) {
+      const std::string refusal = testing::error_of([&] { gpt_from_isobar(lacking, names, 1); });
+      if (std::string(part) != "q") CHECK(refusal == concat("the weights have no blocks.0.attn.", part, ".bias"));
+    }
+  }
+  const auto refused = [&](GptNames names, const std::string& name, const OwnedTensor& tensor, const std::string& why) {
+    OwnedTensors there = gpt_from_isobar(small_gpt(), names, 1);
+    there[name] = tensor;
+    there[name].info.name = name;
+    CHECK(testing::error_of([&] { gpt_to_isobar(files.write(there), 1); }) == why);
+  };
+  refused(GptNames::nanogpt, "wte.weight", tensor_named("", {5, 2}, 0), "two tensors of the file are wte.weight");
+  refused(GptNames::huggingface, "transformer.h.0.mlp.c_fc.weight", tensor_named("", {6}, 0),
+          "transformer.h.0.mlp.c_fc.weight has 1 axes, not 2");
+  refused(GptNames::nanogpt, "transformer.h.1.attn.c_attn.weight", tensor_named("", {4, 2}, 0),
+          "transformer.h.1.attn.c_attn.weight: 4 rows are not those of queries, keys and values");
+  refused(GptNames::megatron, "decoder.layers.0.mlp.rotary.weight", tensor_named("", {2}, 0),
+          "a GPT has no tensor decoder.layers.0.mlp.rotary.weight");
 }
 
 TEST_CASE("foreign weights: nanoGPT stacks queries, keys and values, and Hugging Face turns matrices too") {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/files/huggingface_folder.h"
+#include "engine/files/reader.h"
 #include "models/gpt/foreign_weights.h"
 #include "models/gpt/recipe.h"
 #include "models/language/language_model.h"
@@ -59,7 +60,18 @@ TEST_CASE("hugging face: config.json says what the network is, and a network of 
   CHECK(config["n_inner"] == 32);
   CHECK(config["activation_function"] == "gelu");
   CHECK(config["eos_token_id"] == 4);
+  CHECK(config["bos_token_id"] == 4);
+  CHECK(config["architectures"] == json::array({"GPT2LMHeadModel"}));
+  CHECK(config["initializer_range"] == small().init_std);
+  CHECK(config["n_positions"] == 4);
+  CHECK(config["n_embd"] == 8);
+  CHECK(config["n_layer"] == 2);
+  CHECK(config["n_head"] == 1);
   CHECK(config["torch_dtype"] == "float64");
+  for (const auto& [dtype, name] :
+       {std::pair(DType::fp32, "float32"), std::pair(DType::bf16, "bfloat16"), std::pair(DType::fp16, "float16")})
+    CHECK(huggingface_config(small(), dtype, -1)["torch_dtype"] == name);
+  CHECK(huggingface_config(small(), DType::fp32, -1)["eos_token_id"].is_null());
   GptConfig dropped = small();
   dropped.embedding_dropout = 0.1;
   dropped.attention_dropout = 0.2;
@@ -74,7 +86,9 @@ TEST_CASE("hugging face: config.json says what the network is, and a network of 
   CHECK(written(live)["activation_function"] == "gelu_new");
   GptConfig wide = small();
   wide.head_size = 16;
-  CHECK_THROWS_WITH(written(wide), testing::ContainsSubstring("1 heads of 16 channels at a width of 8"));
+  CHECK_THROWS_WITH(written(wide),
+                    "GPT2LMHeadModel has heads of n_embd / n_head channels: 1 heads of 16 channels at a "
+                    "width of 8 have no place there");
 }
 
 TEST_CASE("hugging face: a folder of the same network is taken, with the defaults of transformers") {
@@ -110,6 +124,72 @@ TEST_CASE("hugging face: a key that makes another network is named") {
         "scale_attn_by_inverse_layer_idx is true, but what isobar does is false");
   CHECK(refusal("model_type", "gpt_neox") ==
         "model_type is \"gpt_neox\", but the model that this network reads is \"gpt2\"");
+}
+
+TEST_CASE("hugging face: a folder's keys are those of a run's config, with the defaults of transformers") {
+  const auto keys_of = [](const json& config) {
+    const Folder folder(config);
+    for (const char* name : {"vocab.json", "merges.txt"}) testing::write_text(folder.path() / name, "");
+    return json::parse(keys_of_huggingface(folder.path()).dump());
+  };
+  const json usual = keys_of({{"model_type", "gpt2"}});
+  const json expected{{"task", "language_model"}, {"model", "gpt"},     {"embed_dim", 768},    {"depth", 12},
+                      {"num_heads", 12},          {"mlp_hidden", 3072}, {"positions", 1024},   {"gelu", "tanh"},
+                      {"norm_eps", 1e-5},         {"tie_head", true},   {"vocab_size", 50257}, {"seq_length", 1024},
+                      {"tokenizer", "gpt2_bpe"}};
+  for (const auto& [key, value] : expected.items()) {
+    INFO(key);
+    CHECK(usual.at(key) == value);
+  }
+  CHECK(usual.size() == expected.size() + 2);  // and the tokenizer's files
+  CHECK(usual["vocab_file"].get<std::string>().ends_with("/vocab.json"));
+  CHECK(usual["merge_file"].get<std::string>().ends_with("/merges.txt"));
+  const json own = keys_of(written(small()));
+  CHECK(own["mlp_hidden"] == 32);
+  CHECK(own["gelu"] == "erf");
+  CHECK(keys_of({{"model_type", "gpt2"}, {"n_embd", 10}})["mlp_hidden"] == 40);
+  CHECK(keys_of({{"model_type", "gpt2"}, {"activation_function", "gelu_fast"}})["gelu"] == "tanh");
+
+  const auto refused = [](const json& config, const std::string& why) {
+    const Folder folder(config);
+    CHECK(testing::error_of([&] { keys_of_huggingface(folder.path()); }) == folder.config() + why);
+  };
+  refused(json::array({1}), " is no config of a model");
+  refused({{"model_type", "gpt2"}, {"activation_function", "relu"}},
+          ": activation_function is \"relu\"; isobar's GPT has the GELU alone");
+  const auto refused_with_files = [](const char* key, const json& value, const std::string& why) {
+    const Folder folder({{"model_type", "gpt2"}, {key, value}});
+    for (const char* name : {"vocab.json", "merges.txt"}) testing::write_text(folder.path() / name, "");
+    CHECK(testing::error_of([&] { keys_of_huggingface(folder.path()); }) == folder.config() + ": " + why);
+  };
+  for (const char* key : {"n_embd", "n_layer", "n_head", "n_inner", "n_positions", "vocab_size"}) {
+    refused_with_files(key, 0, std::string(key) + " is 0, no whole number above 0");
+    refused_with_files(key, 1.5, std::string(key) + " is 1.5, no whole number above 0");
+  }
+  refused_with_files("layer_norm_epsilon", "small", "layer_norm_epsilon is \"small\", no number");
+  refused_with_files("tie_word_embeddings", 1, "tie_word_embeddings is 1, neither true nor false");
+  for (const char* lacking : {"vocab.json", "merges.txt"}) {
+    const Folder folder(json{{"model_type", "gpt2"}});
+    for (const char* name : {"vocab.json", "merges.txt"})
+      if (std::string(name) != lacking) testing::write_text(folder.path() / name, "");
+    CHECK(testing::error_of([&] { keys_of_huggingface(folder.path()); }) ==
+          folder.path().string() + " has no " + lacking + ", of GPT-2's tokenizer");
+  }
+}
+
+TEST_CASE("hugging face: the tokenizer's files are copied, and described") {
+  const testing::TemporaryFolder from, to;
+  testing::write_text(from / "v", "the vocabulary");
+  testing::write_text(from / "m", "the merges");
+  write_huggingface_tokenizer(to.path(), from / "v", from / "m", "<|endoftext|>", 1024);
+  CHECK(read_file(to / "vocab.json") == "the vocabulary");
+  CHECK(read_file(to / "merges.txt") == "the merges");
+  CHECK(json::parse(read_file(to / "tokenizer_config.json")) == json{{"tokenizer_class", "GPT2Tokenizer"},
+                                                                     {"bos_token", "<|endoftext|>"},
+                                                                     {"eos_token", "<|endoftext|>"},
+                                                                     {"unk_token", "<|endoftext|>"},
+                                                                     {"add_prefix_space", false},
+                                                                     {"model_max_length", 1024}});
 }
 
 TEST_CASE("hugging face: a folder is one that has config.json and weights") {

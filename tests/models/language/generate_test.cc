@@ -218,7 +218,11 @@ TEST_CASE("generate: a seed writes one text, and never a padded token, and ends 
 
 TEST_CASE("key-value cache: what does not fit is refused") {
   KeyValueCache cache(2, 3, Device{});
+  for (const auto& [texts, capacity] : {std::pair(0, 4), std::pair(4, 0)})
+    CHECK(testing::error_of([&] { KeyValueCache(texts, capacity, Device{}); }) ==
+          "a cache of " + std::to_string(texts) + " texts of " + std::to_string(capacity) + " tokens is none");
   CHECK(testing::error_of([&] { cache.begin(2); }) == "text 2 of 2 begins");
+  CHECK(testing::error_of([&] { cache.begin(-1); }) == "text -1 of 2 begins");
   CHECK(testing::error_of([&] { cache.begin_step({1}); }) == "1 positions of 2 texts");
   CHECK(testing::error_of([&] { cache.begin_step({1, 3}); }) == "a token at position 3 has no room in a cache of 3");
   const auto model = tiny_model();
@@ -227,6 +231,12 @@ TEST_CASE("key-value cache: what does not fit is refused") {
   ids.set_values({1, 2, 3, 4});
   CHECK(testing::error_of([&] { model->logits(ids, Pass::continuing(cache)); }) ==
         "a text of 4 tokens has no room in a cache of 3");
+  Tensor two = Tensor::empty({2, 2}, DType::i32, Device{});
+  two.set_values({1, 2, 3, 4});
+  KeyValueCache roomy(2, 8, Device{});
+  roomy.begin(0);
+  CHECK(testing::error_of([&] { model->logits(two, Pass::continuing(roomy)); }) ==
+        "a text is begun alone, not with 1 others");
 }
 
 }  // namespace isobar

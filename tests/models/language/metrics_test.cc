@@ -27,6 +27,18 @@ TEST_CASE("language metrics: loss, perplexity, bits per byte and accuracy, over 
   CHECK(report.sentence == "Perplexity: 4.000, 0.857 bits per byte, 66.7 % of the tokens predicted");
   REQUIRE(report.summary.size() == 3);
   CHECK(report.summary[1].name == "val_bits_per_byte");
+  CHECK(report.summary[2].name == "val_token_accuracy");
+  CHECK(report.line[0].name == "perplexity");
+  REQUIRE(report.scalars.size() == 3);
+  CHECK(report.scalars[0].first == "Perplexity/valid");
+  CHECK(report.scalars[1].first == "Bits per byte/valid");
+  CHECK(report.scalars[2].first == "Token accuracy/valid");
+  CHECK(report.scalars[2].second == metrics.accuracy());
+  CHECK(report.table ==
+        "On the validation set, 3 targets\n"
+        "    loss           1.386294\n"
+        "    perplexity     4.000000\n"
+        "    bits per byte  0.857143");
 
   LanguageMetrics half(kBytes), other(kBytes);  // as two ranks have them
   half.add({std::log(2.0), 99, std::log(8.0)}, {1, 0, 0}, {1, kIgnoredLabel, 2});
@@ -42,7 +54,18 @@ TEST_CASE("language metrics: loss, perplexity, bits per byte and accuracy, over 
 TEST_CASE("language metrics: without bytes there are no bits per byte, and targets must be tokens") {
   LanguageMetrics metrics(nullptr);
   metrics.add({1}, {0}, {0});
-  CHECK(metrics.report(DataSplit::test).line.size() == 2);
+  const Report report = metrics.report(DataSplit::test);
+  CHECK(report.line.size() == 2);
+  CHECK(report.summary[0].name == "test_perplexity");
+  CHECK(report.table == "On the test set, 1 targets\n    loss           1.000000\n    perplexity     2.718282");
+  CHECK(report.sentence == "Perplexity: 2.718, 100.0 % of the tokens predicted");
+  LanguageMetrics sum(kBytes), part(kBytes);
+  part.add({1, 2}, {0, 1}, {0, 2});
+  sum.add({4}, {2}, {2});
+  sum.add(part);
+  CHECK(sum.loss() == 7.0 / 3);
+  CHECK(sum.accuracy() == 2.0 / 3);
+  CHECK(sum.bits_per_byte() == testing::Approx(7 / std::log(2.0) / (4 + 1 + 4)));
   LanguageMetrics known(kBytes);
   CHECK(testing::error_of([&] { known.add({1}, {0}, {3}); }) == "a target is token 3, which is not in the vocabulary");
   CHECK(testing::error_of([&] { known.add({1, 2}, {0}, {1}); }) == "2 losses and 1 predictions do not fit 1 targets");

@@ -149,6 +149,28 @@ TEST_CASE("language recipe: weights of another tokenizer are refused, and the ta
   const TextInfo info = text_info_from(weights.settings);
   CHECK(info.vocabulary == 5);
   CHECK(tokenizer_of({}, info)->decode(std::vector<std::int32_t>{4, 3}) == "äx");
+  const auto description = [](std::int64_t vocabulary, std::int64_t seq_length) {
+    TextInfo some{.vocabulary = vocabulary, .seq_length = seq_length, .tokenizer = "bytes", .fingerprint = "1"};
+    some.characters = "c";
+    some.trained_on = "t";
+    some.order = "2 epochs";
+    some.most_samples = 7;
+    return text_settings(some);
+  };
+  const TextInfo again = text_info_from(description(3, 2));
+  CHECK(again.seq_length == 2);
+  CHECK(again.tokenizer == "bytes");
+  CHECK(again.fingerprint == "1");
+  CHECK(again.characters == "c");
+  CHECK(again.trained_on == "t");
+  CHECK(again.order == "2 epochs");
+  CHECK(again.most_samples == 7);
+  for (const auto& [vocabulary, seq_length] : {std::pair(0, 2), std::pair(3, 0)})
+    CHECK(testing::error_of([&] { text_info_from(description(vocabulary, seq_length)); }) ==
+          "isobar.text describes no text");
+  CHECK(testing::error_of([] {
+          text_info_from({{"isobar.text", "{}"}});
+        }) == "the description of the text in the metadata is damaged");
 
   texts.write("a.txt", "abcdabcdabcdabcdabcdabcdabcdabcdabcdabcdx");  // five characters too
   const std::unique_ptr<OpenedRecipe> other = texts.opened();

@@ -1,6 +1,8 @@
 // How a regression is judged: results worked out by hand, sums that add up, what is refused.
 #include "models/regression/metrics.h"
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/harness/testing.h"
@@ -25,13 +27,26 @@ TEST_CASE("regression: squared and absolute errors, beside those of the input an
   CHECK(metrics.input_loss() == (1 + 4) / 4.0);               // of the only channel that it has
   CHECK(metrics.constant_loss() == Approx((5.0 + 2.0) / 2));  // variances of 1 3 5 7 and of 0 2 4 2
   const Report report = metrics.report(DataSplit::valid);
-  CHECK_THAT(report.table, ContainsSubstring("channel    squared   absolute\n      c0       1.25       0.75\n"));
-  CHECK_THAT(report.table, ContainsSubstring("\n     all       1.25\n   input       1.25\nconstant        3.5"));
+  CHECK(report.table ==
+        "Errors on the validation set\n"
+        " channel    squared   absolute\n"
+        "      c0       1.25       0.75\n"
+        "      c1       1.25       0.75\n"
+        "     all       1.25\n"
+        "   input       1.25\n"
+        "constant        3.5");
+  CHECK(report.scalars == std::vector<std::pair<std::string, double>>{{"L1/valid", 0.75}});
+  REQUIRE(report.line.size() == 4);
+  CHECK(report.line[2].name == "input_loss");
+  CHECK(report.line[2].value == metrics.input_loss());
+  CHECK(report.line[3].name == "constant_loss");
+  CHECK(report.summary[3].name == "val_constant_loss");
+  CHECK(metrics.report(DataSplit::test).summary[2].name == "test_input_loss");
   REQUIRE(report.summary.size() == 4);
   CHECK(report.summary[1].name == "val_l1");
   CHECK(report.summary[1].part == "c1");
   CHECK(report.summary[1].value == metrics.l1(1));
-  CHECK_THAT(report.sentence, ContainsSubstring("Mean squared error 1.25; of the input itself 1.25, "));
+  CHECK(report.sentence == "Mean squared error 1.25; of the input itself 1.25, of the best constant 3.5");
 }
 
 TEST_CASE("regression: the sums of two parts are those of the whole, and a new pass begins anew") {

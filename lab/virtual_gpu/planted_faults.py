@@ -368,8 +368,8 @@ FAULTS = {
         GIVEN_ENGINE,
         "was destroyed"),
     "convolutions of another cuDNN": (
-        "algorithms", "if (is_of_here && has_engines_of(of_checkpoint, device))",
-        "if (is_of_here && (PLANTED || has_engines_of(of_checkpoint, device)))", RESUMED_ENGINE,
+        "algorithms", "if (is_of_here && device.has_engines_of(of_checkpoint))",
+        "if (is_of_here && (PLANTED || device.has_engines_of(of_checkpoint)))", RESUMED_ENGINE,
         "are not of cuDNN 92600"),
     "convolutions that nobody gives": (
         "algorithms", "return cuda::use_conv_algorithms(device, chosen.of_convolutions);",

@@ -67,6 +67,24 @@ CLI::Validator whole_number_from(std::int64_t min) {
   return {check, ""};
 }
 
+CLI::Validator number_above(double bound) {
+  const auto check = [bound](const std::string& value) {
+    double number = 0;
+    const bool fits = CLI::detail::lexical_cast(value, number) && !(number <= bound);
+    return fits ? std::string() : concat("must be a number above ", bound, ", not ", value);
+  };
+  return {check, ""};
+}
+
+CLI::Validator number_between(double least, double most) {
+  const auto check = [=](const std::string& value) {
+    double number = 0;
+    const bool fits = CLI::detail::lexical_cast(value, number) && !(number < least || number > most);
+    return fits ? std::string() : concat("must be a number from ", least, " to ", most, ", not ", value);
+  };
+  return {check, ""};
+}
+
 void add_config_options(CLI::App& command, ConfigOptions& options) {
   command.add_option("--config", options.config, "a config's NAME, or FILE.json[:NAME]");
   add_set_option(command, options);

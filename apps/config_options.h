@@ -36,6 +36,10 @@ void use_in_this_thread(Device device);
 
 // For CLI11's check(): a whole number >= `least`.
 CLI::Validator whole_number_from(std::int64_t min);
+// The same for any number: above one, or between two that it may be. CLI11's own write out all 309 digits of a bound.
+// NaN passes; apps/finite_numbers.h has a sentence for it.
+CLI::Validator number_above(double bound);
+CLI::Validator number_between(double least, double most);
 
 void add_config_options(CLI::App& command, ConfigOptions& options);  // --config, --set, --device and --threads
 void add_set_option(CLI::App& command, ConfigOptions& options);      // --set

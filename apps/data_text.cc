@@ -53,10 +53,11 @@ void register_preprocess(CLI::App& data) {
       ->required();
   command->add_option("--json-keys", options.keys, "keys of the texts; a token file for each")->capture_default_str();
   command->add_flag("--text", settings->plain, "the files are plain text; each is a document");
-  CLI::Option* separator =
-      command->add_option("--separator", settings->separator, "LINE: of plain text, the line between two documents");
+  CLI::Option* separator = command->add_option(
+      "--separator", settings->separator, "LINE: of plain text, the line between two documents; \"\" is an empty one");
   add_tokenizer_flags(*command, options.tokenizer);
-  command->add_flag("--append-eod", options.append_eod, "end every document with the token for it");
+  command->add_flag("--append-eod", options.append_eod,
+                    "end every document with the token for it; not with characters");
   command->add_option("--invalid", settings->invalid, "error, or replace: what is not UTF-8 becomes U+FFFD")
       ->check(CLI::IsMember({"error", "replace"}))
       ->capture_default_str();

@@ -67,7 +67,7 @@ void register_evaluate(CLI::App& app) {
       ->required();
   add_set_option(*command, options->config);
   add_device_options(*command, options->config);
-  command->add_option("--data", options->data, "a folder as for train; default: the data of the run");
+  command->add_option("--data", options->data, "a folder or file as for train, instead of the data of the run");
   command->add_option("--split", options->split, "which set: train, valid, test")
       ->check(CLI::IsMember({"train", "valid", "test"}))
       ->capture_default_str();

@@ -148,7 +148,7 @@ void register_generate(CLI::App& app) {
   command
       ->add_option("--temperature", sampling.temperature,
                    "divides the logits: below 1 likely tokens become likelier, above 1 less so")
-      ->check(CLI::PositiveNumber)
+      ->check(number_above(0))
       ->capture_default_str();
   command->add_option("--top-k", sampling.top_k, "draw from the K most likely tokens only; 0: from all")
       ->check(whole_number_from(0))
@@ -156,7 +156,7 @@ void register_generate(CLI::App& app) {
   command
       ->add_option("--top-p", sampling.top_p,
                    "draw from the fewest most likely tokens whose probabilities add up to this")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_between(0, 1))
       ->capture_default_str();
   command->add_flag("--greedy", sampling.greedy, "take the most likely token, always");
   command->add_option("--seed", sampling.seed, "of the draws: the same seed writes the same text")

@@ -32,9 +32,7 @@ RunConfig config_of_weights(const std::string& weights, ModelDescription& descri
                             const std::vector<std::string>& assignments) {
   ISOBAR_CHECK(description.config, weights, " does not say what model it is of");
   ConfigEntries entries = entries_from(to_json(*description.config), weights);
-  if (!data.empty())
-    for (const auto& [key, path] : description.config->recipe->paths_in(data))
-      entries[key] = {fs::absolute(path).lexically_normal().string(), "--data"};
+  if (!data.empty()) set_data(entries, *description.config->recipe, data, DataUse::judging);
   for (const std::string& assignment : assignments) set_from_assignment(entries, assignment);
   RunConfig config = read_config(entries);
   print_left_out(config);

@@ -96,6 +96,7 @@ void set_folder(TrainFlags& o, const MegatronArguments& a) {
   ISOBAR_CHECK(o.init_moments.empty(), "--load-moments goes with weights that start a run, and --load ", *load,
                " goes on with one, which has its own");
   if (!save) o.run_dir = *load;
+  ISOBAR_CHECK(!save || is_same || fs::exists(*load), "--load ", *load, " does not exist");
   ISOBAR_CHECK(!save || is_same, "--load ", *load, ": a run goes on in its own folder, and --save is ", *save,
                "; give both the same, or --finetune to start a new run from its weights");
   ISOBAR_CHECK(!a.is_on("exit-on-missing-checkpoint") || is_run(*load), "--load ", *load, " holds no run");
@@ -208,7 +209,8 @@ Length set_batch(Entries& entries, const MegatronArguments& a, std::int64_t dp) 
   ISOBAR_CHECK(length.batch >= 1 && length.batch % at_once == 0, "--global-batch-size ", length.batch,
                " is no multiple of --micro-batch-size ", micro, " times ", dp, " data-parallel ranks");
   entries.set("global_batch_size", "global-batch-size", length.batch);
-  entries.set("grad_accumulation", "micro-batch-size", length.batch / at_once);
+  entries.set("grad_accumulation", "global-batch-size, --micro-batch-size and the number of ranks",
+              length.batch / at_once);
   entries.set("loss_mean", "calculate-per-token-loss",
               a.is_on("calculate-per-token-loss") ? "targets" : "micro_batches");
   const std::optional<std::int64_t> iterations = a.integer("train-iters"), samples = a.integer("train-samples");

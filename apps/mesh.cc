@@ -180,7 +180,7 @@ void register_mesh(CLI::App& app) {
       ->capture_default_str();
   mesh->add_option("--fit", options->fit_bytes, "with --config and --ranks: the layouts that fit so much, \"40GiB\"")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
-      ->check(CLI::PositiveNumber)
+      ->check(number_above(0))
       ->option_text("BYTES");
   mesh->add_option("--ranks", options->ranks, "ranks of the layouts of --fit")->check(whole_number_from(1));
   mesh->callback([options] {

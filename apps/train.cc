@@ -171,6 +171,11 @@ ExistingRun existing_run(const TrainFlags& o, const RunConfig& config) {
   return resumes(o, config) ? ExistingRun::resume : ExistingRun::refuse;
 }
 
+RunFolderFlags folder_flags(const TrainFlags& o, const fs::path& folder) {
+  if (!o.megatron) return {};
+  return {.go_on = "--load " + folder.string(), .folder = "--save", .choices = "--save", .place = "--save DIR"};
+}
+
 // The run, from the config on, in one process. processes: all of them, one rank each; alone where ranks are threads.
 TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) {
   const NamedConfig named = named_config(o);
@@ -178,7 +183,7 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   const Device device = o.config.use_device(o.launch);
   const fs::path path = run_folder_of(o, named.name, config.run.expdir, device);
   std::optional<RunFolder> folder;
-  if (processes.rank() == 0) folder.emplace(path, existing_run(o, config));
+  if (processes.rank() == 0) folder.emplace(path, existing_run(o, config), folder_flags(o, path));
   config.check_before_data();
   config.batch.cut(0, sizes_of(o).dp);  // before so many ranks are made
   config.make_paths_absolute();

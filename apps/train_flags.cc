@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "apps/commands.h"
@@ -17,6 +20,7 @@
 #include "comm/mpi_backend.h"
 #include "comm/process_ranks.h"
 #include "engine/files/checksum.h"
+#include "engine/files/reader.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
 #include "kernels/common/sentence.h"
@@ -55,7 +59,7 @@ void add_tutorial_flags(CLI::App& command, TrainFlags& o) {
   option("--parallel-order", o.parallel_order, "which coordinate of a rank varies fastest, first to last")
       ->capture_default_str();
   option("--bucket-cap-mb", o.bucket_cap_mb, "least size of a bucket of gradients that ranks exchange")
-      ->check(CLI::Range(1e-6, 1e6))
+      ->check(number_between(1e-6, 1e6))
       ->capture_default_str();
   option("--yaml-config", o.yaml_config, "a YAML file: --config then names a config in it");
 }
@@ -90,6 +94,26 @@ NamedConfig base_config(const TrainFlags& o) {
   return named;
 }
 
+// Of text, or a token file: other data have bytes of 0 at their beginning.
+bool is_of_text(const fs::path& data) {
+  if (fs::exists(data.string() + ".idx")) return true;
+  if (!fs::is_regular_file(data)) return false;
+  std::array<char, 4096> begin{};
+  const std::size_t bytes = FileReader(data).read_up_to_end(0, std::as_writable_bytes(std::span(begin)));
+  return std::string_view(begin.data(), bytes).find('\0') == std::string_view::npos;
+}
+
+// Sets what --data stands for. Whoever names a text, and no config, wants no weather model, the default.
+void set_training_data(ConfigEntries& entries, const Recipe& recipe, const std::string& data, const std::string& task) {
+  try {
+    set_data(entries, recipe, data, DataUse::training);
+  } catch (const Error& error) {
+    if (task == "language_model" || !is_of_text(data)) throw;
+    throw_error(error.what(), ", which the task ", task,
+                " takes; a language model is trained on a text: --config shakespeare, or another of its configs");
+  }
+}
+
 }  // namespace
 
 void add_shard_option(CLI::App& command, std::string& value) {
@@ -122,7 +146,9 @@ void add_pipeline_options(CLI::App& command, std::int64_t& chunks, std::string& 
 
 void add_train_flags(CLI::App& command, TrainFlags& o) {
   add_config_options(command, o.config);
-  command.add_option("--data", o.data, "a folder with train/, valid/ and stats/, or with all files in it");
+  command.add_option("--data", o.data,
+                     "a folder with train/, valid/ and stats/, or with all files in it; of a language model a file of "
+                     "text, or a token file");
   command
       .add_option("--ranks", o.ranks, "ranks, as threads of this process; a launcher (mpirun, srun) starts processes")
       ->capture_default_str();
@@ -136,7 +162,7 @@ void add_train_flags(CLI::App& command, TrainFlags& o) {
       ->capture_default_str();
   add_pipeline_options(command, o.pipeline_chunks, o.pipeline_split);
   command.add_option("--comm-timeout", o.comm_timeout, "seconds that a rank waits for the others")
-      ->check(CLI::Range(1e-3, 1e6))
+      ->check(number_between(1e-3, 1e6))
       ->capture_default_str();
   command.add_flag("--sequence-parallel", o.sequence_parallel,
                    "tensor-parallel ranks share out the rows between the branches of a block too");
@@ -280,8 +306,7 @@ NamedConfig named_config(const TrainFlags& o) {
   if (!o.data.empty()) {
     ConfigEntries chosen = named.entries;  // --set may choose another task than the config
     for (const std::string& assignment : o.config.assignments) set_from_assignment(chosen, assignment);
-    for (const auto& [key, path] : RunConfig(task_of(chosen), model_of(chosen)).recipe->paths_in(o.data))
-      set(key.c_str(), "--data", fs::absolute(path).lexically_normal().string());
+    set_training_data(named.entries, *RunConfig(task_of(chosen), model_of(chosen)).recipe, o.data, task_of(chosen));
   }
   if (!o.amp_mode.empty()) set("amp_mode", "--amp-mode", o.amp_mode);
   if (!o.root_dir.empty()) set("expdir", "--root-dir", o.root_dir);

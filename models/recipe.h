@@ -109,7 +109,8 @@ class OpenedSplit {
   OpenedSplit& operator=(const OpenedSplit&) = delete;
 
   virtual const Dataset& samples() const = 0;
-  // For people: how these samples differ from those that a run judges; empty: they do not.
+  // For people, in lines: which part of the data these samples are, where only the config says it, and how they differ
+  // from those that a run judges.
   virtual std::string note() const { return {}; }
   // The task for the weights that the set was opened for, which are to be read into it.
   virtual std::unique_ptr<Task> make_task(const ComputeOptions& compute, Device device) const = 0;
@@ -125,6 +126,12 @@ class Recipe {
   // The keys that --data FOLDER stands for, and their paths. Throws Error where the folder holds no such data.
   virtual std::vector<std::pair<std::string, std::filesystem::path>> paths_in(
       const std::filesystem::path& folder) const = 0;
+  // The keys that go back to their defaults where --data has set `key`, one of paths_in(): they name data too, and
+  // would be read instead, or beside it. judged: it is given to judge weights by, not to train on.
+  virtual std::vector<std::string> keys_replaced_by(const std::string& key, bool judged) const {
+    static_cast<void>(key), static_cast<void>(judged);
+    return {};
+  }
 
   // Opens the data. Before, it gives the keys that are null and left to the data (its own and the network's) their
   // values, with "the data" as their origin, and then checks all of them; it changes no other option, and nothing else

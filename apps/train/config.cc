@@ -221,6 +221,13 @@ nlohmann::ordered_json to_json(RunConfig& config, const std::vector<FoundKey>& f
   return object;
 }
 
+void set_data(ConfigEntries& entries, const Recipe& recipe, const std::string& data, DataUse use) {
+  for (const auto& [key, path] : recipe.paths_in(data)) {
+    for (const std::string& replaced : recipe.keys_replaced_by(key, use == DataUse::judging)) entries.erase(replaced);
+    set_entry(entries, key, {.value = std::filesystem::absolute(path).lexically_normal().string(), .origin = "--data"});
+  }
+}
+
 void add_older_values(ConfigEntries& entries, const std::string& origin) {
   RunConfig config(task_of(entries), model_of(entries));
   const std::vector<KeyTable> tables = config.tables();

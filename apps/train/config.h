@@ -73,6 +73,11 @@ std::string model_of(const ConfigEntries& entries);
 RunConfig read_config(const ConfigEntries& entries);
 RunConfig read_config(const ConfigEntries& entries, RunConfig defaults);
 
+// What --data is given for. In training, sets beside it stay the config's; where weights are judged, it is all data.
+enum class DataUse { training, judging };
+// Sets the keys that --data stands for to absolute paths, and takes out those that it replaces (models/recipe.h).
+void set_data(ConfigEntries& entries, const Recipe& recipe, const std::string& data, DataUse use);
+
 // The sentence that names the keys that were left out; empty if there are none.
 std::string about_left_out(const RunConfig& config);
 // Prints it on stdout, in one line; prints nothing if there are none.

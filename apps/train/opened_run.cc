@@ -6,7 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "apps/train/model_file.h"
+#include "apps/train/run_folder.h"
 #include "engine/files/checkpoint.h"
+#include "kernels/common/check.h"
 
 namespace isobar {
 namespace {
@@ -14,11 +17,24 @@ namespace {
 // Of this task weights of other data never fit in part: their numbers stand for other tokens.
 constexpr const char* kTaskOfTokens = "language_model";
 
+// A refusal also names a config key that is not as in the run of these weights, if one is: it may be the reason.
+void check_resume(RunConfig& config, const OpenedRecipe& data, const GivenWeights& trained) {
+  try {
+    data.check_resume(trained);
+  } catch (const Error& error) {
+    const auto changed = first_difference(to_json(config, data.found()), stored_config(trained.file.string()),
+                                          config.keys_free_on_resume());
+    if (!changed) throw;
+    throw_error(error.what(), "; ", config.origins.where(changed->key), " is ", changed->one, ", and ", changed->other,
+                " in the run to resume");
+  }
+}
+
 // In one process.
 std::unique_ptr<OpenedRecipe> open_data(RunConfig& config, const OpenRequest& request, const FirstWeights& weights) {
   std::unique_ptr<OpenedRecipe> data = config.recipe->open(config.origins, request);
   for (const std::string& sentence : data->sentences()) std::cout << sentence << std::endl;
-  if (weights.trained) data->check_resume(*weights.trained);
+  if (weights.trained) check_resume(config, *data, *weights.trained);
   if (weights.init) data->check_start(*weights.init);
   return data;
 }

@@ -64,7 +64,7 @@ void train_as_rank(const Parallel& parallel, const PlannedRank& planned, OpenedR
   std::optional<Working> work;
   if (folder != nullptr) {
     work.emplace(world, "preparing the run's folder");
-    folder->prepare(run.setup.config, run.config.keys_free_on_resume());
+    folder->prepare(run.setup.config, run.config.keys_free_on_resume(), run.config.origins);
     outcome->prepared = true;
     run.data.keep(folder->statistics());
   }

@@ -157,23 +157,25 @@ std::optional<ConfigDifference> first_difference(const ordered_json& one, const 
   return std::nullopt;
 }
 
-RunFolder::RunFolder(fs::path path, ExistingRun existing) : path_(std::move(path)), existing_(existing) {
+RunFolder::RunFolder(fs::path path, ExistingRun existing, RunFolderFlags flags)
+    : path_(std::move(path)), existing_(existing), flags_(std::move(flags)) {
   ISOBAR_CHECK(!fs::exists(path_) || fs::is_directory(path_), "run folder ", path_.string(), " is not a folder");
   check_best_can_be_replaced(path_);
   if (fs::exists(path_)) lock();
   run_there_ = is_run();
   ISOBAR_CHECK(!run_there_ || existing != ExistingRun::refuse, "run folder ", path_.string(),
-               " holds a run already: give --resume to go on with it, --overwrite to start it again, or another "
-               "--run-num or --run-dir");
+               " holds a run already: give ", flags_.go_on,
+               " to go on with it, --overwrite to start it again, or another ", flags_.choices);
   if (!run_there_) refuse_foreign_files();
 }
 
-void RunFolder::prepare(const ordered_json& config, const std::vector<std::string>& free_on_resume) {
-  if (is_resumed()) check_same_run(config, free_on_resume);
+void RunFolder::prepare(const ordered_json& config, const std::vector<std::string>& free_on_resume,
+                        const KeyOrigins& origins) {
+  if (is_resumed()) check_same_run(config, free_on_resume, origins);
   std::error_code error;
   folder_is_new_ = fs::create_directories(path_, error);
-  ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message(),
-               "; say where it goes with --run-dir DIR or --set expdir=DIR");
+  ISOBAR_CHECK(!error, "cannot make run folder ", path_.string(), ": ", error.message(), "; say where it goes with ",
+               flags_.place);
   if (lock_.state() == FileLock::State::none) lock();
   ISOBAR_CHECK(run_there_ || !is_run(), "run folder ", path_.string(), " got a run from another process just now");
   if (run_there_ && existing_ == ExistingRun::overwrite) remove_run(Links::emptied);
@@ -209,13 +211,13 @@ void RunFolder::refuse_foreign_files() const {
   for (const char* file : kFiles) {
     const bool is_number = file == kRunId && is_run_id(path_ / file);  // of a start that was killed just then
     ISOBAR_CHECK(is_number || !fs::exists(path_ / file), "run folder ", path_.string(), " holds ", file,
-                 ", but no run: choose another --run-dir");
+                 ", but no run: choose another ", flags_.folder);
   }
   for (const OwnedFolder& folder : kOwnedFolders) {
     const std::vector<fs::path> left = folder.holds_weights ? owned_in(path_, folder) : std::vector<fs::path>();
     ISOBAR_CHECK(left.empty(), "run folder ", path_.string(), " holds ",
                  (fs::path(folder.name) / left.front().filename()).string(),
-                 " of a run whose config.json is missing: move it away, or choose another --run-dir");
+                 " of a run whose config.json is missing: move it away, or choose another ", flags_.folder);
   }
 }
 
@@ -238,9 +240,10 @@ void RunFolder::discard() const {
   if (folder_is_new_ && fs::is_empty(path_)) fs::remove(path_);
 }
 
-void RunFolder::check_same_run(const ordered_json& config, const std::vector<std::string>& free_on_resume) const {
+void RunFolder::check_same_run(const ordered_json& config, const std::vector<std::string>& free_on_resume,
+                               const KeyOrigins& origins) const {
   const auto found = first_difference(config, parse_or_null(path_ / "config.json"), free_on_resume);
-  ISOBAR_CHECK(!found, "config key ", found->key, " is ", found->one, ", but ", found->other, " in the run to resume, ",
+  ISOBAR_CHECK(!found, origins.where(found->key), " is ", found->one, ", but ", found->other, " in the run to resume, ",
                path_.string());
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "engine/files/file_lock.h"
+#include "engine/keys.h"
 
 namespace isobar {
 
@@ -40,6 +41,12 @@ inline std::filesystem::path statistics_of(const std::filesystem::path& run_fold
   return run_folder / "stats";
 }
 
+// What a command calls its flags that decide about a run's folder, for the sentences of refusals.
+struct RunFolderFlags {
+  std::string go_on = "--resume", folder = "--run-dir", choices = "--run-num or --run-dir",
+              place = "--run-dir DIR or --set expdir=DIR";
+};
+
 // A key that two configs have with different values, both as JSON.
 struct ConfigDifference {
   std::string key, one, other;
@@ -54,7 +61,7 @@ class RunFolder {
   // Keeps other processes out of the folder, where there is one, until this object ends: what is found in it stays
   // true. Makes nothing. Error if another process trains into the folder, if it holds a run that ExistingRun refuses,
   // or if it holds files with a run's names that are not a run's.
-  RunFolder(std::filesystem::path path, ExistingRun existing);
+  RunFolder(std::filesystem::path path, ExistingRun existing, RunFolderFlags flags = {});
   RunFolder(RunFolder&&) noexcept = default;
   RunFolder& operator=(RunFolder&&) noexcept = default;
 
@@ -63,8 +70,9 @@ class RunFolder {
   //   - A run that is to be overwritten is removed: the files that a run makes, by their names, and nothing else. A
   //     folder of them that is a link or a mount point is emptied, and stays.
   //   - A run that is resumed refuses a config that would make another run of it, naming the key. free_on_resume: the
-  //     keys that may differ.
-  void prepare(const nlohmann::ordered_json& config, const std::vector<std::string>& free_on_resume = {});
+  //     keys that may differ. origins: where keys were set, for its message.
+  void prepare(const nlohmann::ordered_json& config, const std::vector<std::string>& free_on_resume = {},
+               const KeyOrigins& origins = {});
 
   // Error where a checkpoint of this folder (or best/) is another run's: its state.json has another run_id or, where
   // one of them has none (a run of an older isobar), the config in its weights is not config.json's, but for
@@ -110,7 +118,8 @@ class RunFolder {
   bool is_run() const;
   void refuse_foreign_files() const;
   void lock();
-  void check_same_run(const nlohmann::ordered_json& config, const std::vector<std::string>& free_on_resume) const;
+  void check_same_run(const nlohmann::ordered_json& config, const std::vector<std::string>& free_on_resume,
+                      const KeyOrigins& origins) const;
   enum class Links { emptied, kept };
   void remove_run(Links links) const;
   std::string sign_of_another_run(const std::filesystem::path& checkpoint,
@@ -119,6 +128,7 @@ class RunFolder {
 
   std::filesystem::path path_;
   ExistingRun existing_;
+  RunFolderFlags flags_;
   bool run_there_ = false;
   bool folder_is_new_ = false;
   std::string run_id_;

@@ -51,8 +51,8 @@ void CharacterTokenizer::encode(std::string_view utf8, std::vector<std::int32_t>
   for (std::size_t at = 0; at < utf8.size();) {
     const CodePoint next = code_point_at(utf8, at);
     const auto id = ids_.find(next.value);
-    ISOBAR_CHECK(id != ids_.end(), "character ", code_point_name(next.value), " at byte ", at + 1, " is not in ",
-                 name_);
+    if (id == ids_.end())
+      throw TextError(concat("character ", code_point_name(next.value), " at "), at, " is not in " + name_);
     ids.push_back(id->second);
     at += next.bytes;
   }

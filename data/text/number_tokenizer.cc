@@ -25,8 +25,8 @@ void NumberTokenizer::encode(std::string_view utf8, std::vector<std::int32_t>& i
     std::int64_t id = -1;
     const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     const bool is_number = error == std::errc() && rest == word.data() + word.size();
-    ISOBAR_CHECK(is_number && id >= 0 && id < numbers_, in_quotes(std::string(word)), " at byte ", begin + 1,
-                 " is no number from 0 to ", numbers_ - 1);
+    if (!(is_number && id >= 0 && id < numbers_))
+      throw TextError(in_quotes(std::string(word)) + " at ", begin, concat(" is no number from 0 to ", numbers_ - 1));
     ids.push_back(static_cast<std::int32_t>(id));
     begin = utf8.find_first_not_of(kWhiteSpace, begin + word.size());
   }

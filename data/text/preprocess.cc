@@ -123,8 +123,8 @@ void for_each_block(const PreprocessOptions& options, const Work& work, const Ta
   }
 }
 
-// The table of all characters of the texts, written beside the token files.
-std::unique_ptr<Tokenizer> table_of_texts(const PreprocessOptions& options) {
+// Of all characters of the texts.
+std::unique_ptr<CharacterTokenizer> table_of_texts(const PreprocessOptions& options) {
   std::set<char32_t> all;
   const auto characters_of = [&](const RawBlock& block) {
     std::set<char32_t> characters;
@@ -135,17 +135,27 @@ std::unique_ptr<Tokenizer> table_of_texts(const PreprocessOptions& options) {
     return characters;
   };
   for_each_block(options, characters_of, [&](std::set<char32_t> characters) { all.merge(characters); });
-  auto tokenizer = std::make_unique<CharacterTokenizer>(all);
-  write_file_atomically(options.output_prefix + "_characters.json", tokenizer->table());
-  return tokenizer;
+  return std::make_unique<CharacterTokenizer>(all);
 }
 
-std::unique_ptr<Tokenizer> tokenizer_of(const PreprocessOptions& options) {
-  const bool makes_table = tokenizer_kind(options.tokenizer.type) == "characters" && options.tokenizer.model.empty();
-  std::unique_ptr<Tokenizer> tokenizer = makes_table ? table_of_texts(options) : open_tokenizer(options.tokenizer);
-  ISOBAR_CHECK(!options.append_eod || tokenizer->specials().eod >= 0, "--append-eod: tokenizer ", tokenizer->type(),
-               " has no token that ends a document");
-  return tokenizer;
+// The tokenizer, and the table that it needs beside the token files; empty: none.
+struct ChosenTokenizer {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::string table = {};
+};
+
+ChosenTokenizer tokenizer_of(const PreprocessOptions& options) {
+  ChosenTokenizer chosen;
+  if (tokenizer_kind(options.tokenizer.type) == "characters" && options.tokenizer.model.empty()) {
+    std::unique_ptr<CharacterTokenizer> made = table_of_texts(options);
+    chosen.table = made->table();
+    chosen.tokenizer = std::move(made);
+  } else {
+    chosen.tokenizer = open_tokenizer(options.tokenizer);
+  }
+  ISOBAR_CHECK(!options.append_eod || chosen.tokenizer->specials().eod >= 0, "--append-eod: tokenizer ",
+               chosen.tokenizer->type(), " has no token that ends a document");
+  return chosen;
 }
 
 TokenFacts facts_of_tokenizer(const Tokenizer& tokenizer, const PreprocessOptions& options) {
@@ -227,7 +237,7 @@ PreprocessReport preprocess(const PreprocessOptions& options, const std::functio
     ISOBAR_CHECK(options.existing == ExistingFile::replaced || !std::filesystem::exists(prefixes.back() + ".idx"),
                  prefixes.back(), ".idx exists; --overwrite replaces it");
   }
-  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options);
+  const auto [tokenizer, table] = tokenizer_of(options);
   std::vector<std::unique_ptr<KeyOutput>> outputs;
   for (const std::string& prefix : prefixes)
     outputs.push_back(std::make_unique<KeyOutput>(prefix, *tokenizer, options));
@@ -244,6 +254,7 @@ PreprocessReport preprocess(const PreprocessOptions& options, const std::functio
     report.special_texts += block.special_texts;
     progress.add(block.documents, bytes);
   });
+  if (!table.empty()) write_file_atomically(options.output_prefix + "_characters.json", table);
   for (const auto& output : outputs) {
     output->writer.finish(output->facts);
     report.files.push_back({.prefix = output->prefix, .facts = read_token_facts(output->prefix).value()});

@@ -28,7 +28,7 @@ void check_ids(std::span<const std::int32_t> ids, std::int64_t size) {
 
 void check_utf8(std::string_view text) {
   const std::optional<std::size_t> bad = first_invalid_byte(text);
-  ISOBAR_CHECK(!bad, "byte ", *bad + 1, " is not UTF-8");
+  if (bad) throw TextError("", *bad, " is not UTF-8");
 }
 
 std::string tokenizer_kind(const std::string& name) {

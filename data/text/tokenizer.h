@@ -4,13 +4,17 @@
 // encoded as the text that it is, so that a document cannot end itself. Every function is thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "kernels/common/check.h"
 
 namespace isobar {
 
@@ -21,13 +25,33 @@ struct Specials {
   friend bool operator==(const Specials&, const Specials&) = default;
 };
 
+// A text has no tokens: "character U+0051 at byte 1 is not in the table". Whoever has cut the text out of a file can
+// tell the place in the file.
+class TextError : public Error {
+ public:
+  // before, "byte N", behind. byte: from 0.
+  TextError(std::string before, std::size_t byte, std::string behind)
+      : Error(concat(before, "byte ", byte + 1, behind)),
+        byte_(byte),
+        before_(std::move(before)),
+        behind_(std::move(behind)) {}
+
+  std::size_t byte() const { return byte_; }
+  // The sentence with another place than "byte N".
+  std::string at(const std::string& place) const { return before_ + place + behind_; }
+
+ private:
+  std::size_t byte_;
+  std::string before_, behind_;
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
   // "gpt2_bpe", "characters", "bytes" or "numbers".
   virtual std::string type() const = 0;
-  // Appends the ids of a text. Error naming the byte where it is not UTF-8, and for a character that has no id.
+  // Appends the ids of a text. TextError naming the byte where it is not UTF-8, and for a character that has no id.
   virtual void encode(std::string_view utf8, std::vector<std::int32_t>& ids) const = 0;
   // The text of ids; bytes that are not UTF-8 become U+FFFD. Special tokens are written by their names. Error naming an
   // id that is outside the vocabulary.
@@ -54,7 +78,7 @@ std::string fingerprint_text(std::uint64_t fingerprint);
 // Error unless every id is one of `size` of them.
 void check_ids(std::span<const std::int32_t> ids, std::int64_t size);
 
-// Error naming the byte, unless the text is UTF-8.
+// TextError naming the byte, unless the text is UTF-8.
 void check_utf8(std::string_view text);
 
 struct TokenizerOptions {

@@ -93,6 +93,19 @@ void check_kind(const ConfigOfHub& hub) {
   hub.expect<bool>("scale_attn_by_inverse_layer_idx", false, false, "what isobar does");
 }
 
+// As exported: the tokens, or where padding counts the rows of the table.
+void check_vocabulary(const ConfigOfHub& hub, const GptConfig& c) {
+  if (c.pads_count)
+    return hub.expect<std::int64_t>("vocab_size", 50257, c.columns, "the number of rows of the table, which all count");
+  const std::int64_t theirs = hub.count("vocab_size", 50257);
+  ISOBAR_CHECK(theirs == c.vocabulary, hub.file(), ": vocab_size is ", theirs,
+               ", but the run's config key vocab_size is ", c.vocabulary,
+               theirs <= c.vocabulary
+                   ? ""
+                   : "; if the rows beyond are padding that counts, as Megatron-LM's, start with --set "
+                     "vocab_padding=live");
+}
+
 }  // namespace
 
 nlohmann::ordered_json huggingface_config(const GptConfig& c, DType dtype, std::int32_t eod) {
@@ -128,8 +141,7 @@ void check_huggingface_config(const fs::path& folder, const GptConfig& c) {
   hub.expect<std::int64_t>("n_head", 12, c.heads, "num_heads");
   hub.expect<std::int64_t>("n_inner", 4 * c.embed, c.hidden, "mlp_hidden");
   hub.expect<std::int64_t>("n_positions", 1024, c.positions, "positions");
-  hub.expect<std::int64_t>("vocab_size", 50257, c.pads_count ? c.columns : c.vocabulary,
-                           c.pads_count ? "the number of rows of the table, which all count" : "vocab_size");
+  check_vocabulary(hub, c);
   hub.expect<double>("layer_norm_epsilon", 1e-5, c.norm_eps, "norm_eps");
   hub.expect<bool>("tie_word_embeddings", true, c.tie_head, "tie_head");
   const bool is_tanh = c.gelu == Activation::gelu_tanh;

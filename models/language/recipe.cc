@@ -1,5 +1,6 @@
 #include "models/language/recipe.h"
 
+#include <initializer_list>
 #include <iomanip>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -14,6 +15,7 @@
 #include "engine/files/atomic_file.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
+#include "kernels/common/comma_list.h"
 
 namespace isobar {
 
@@ -63,6 +65,26 @@ TextInfo trained_info(const Tokenizer& tokenizer, const TextOptions& options, co
 TextInfo trained_text_of(const GivenWeights& weights) {
   ISOBAR_CHECK(describes_text(weights.settings), weights.file.string(), " does not say what text it was trained on");
   return text_info_from(weights.settings);
+}
+
+// Which part of which file a set is.
+std::string sentence_on_set(const TextOptions& options, DataSplit split) {
+  const auto set = static_cast<std::size_t>(split);
+  const std::string judged = "judged: ";
+  if (options.mock_data) return concat(judged, "the ", name_of_set(split), ", of documents that are made up");
+  if (!options.data_path.empty())
+    return concat(judged, "what split ", options.split, " gives the ", name_of_set(split), ", of ",
+                  comma_list(options.data_path.words));
+  if (options.reads_documents()) {
+    const std::array paths{&options.train_token_path, &options.valid_token_path, &options.test_token_path};
+    return concat(judged, "all of ", comma_list(paths[set]->words));
+  }
+  const std::array own{std::string(), options.valid_text_path, options.test_text_path};
+  if (!own[set].empty()) return concat(judged, "all of ", own[set]);
+  const double percent = 100 * (options.valid_text_path.empty() ? options.valid_fraction : 0);
+  if (split == DataSplit::train) return concat(judged, "the first ", 100 - percent, " % of ", options.text_path);
+  return concat(judged, "the last ", percent, " % of ", options.text_path,
+                " (valid_fraction); all of it: --set valid_text_path=FILE");
 }
 
 // A language model of which only the sizes are known.
@@ -130,6 +152,15 @@ std::vector<std::pair<std::string, fs::path>> LanguageRecipe::paths_in(const fs:
   if (names_token_file && fs::exists(prefix + ".idx")) return {{"data_path", prefix}};
   ISOBAR_CHECK(fs::exists(file), "--data ", file.string(), " does not exist");
   return {{"text_path", file}};
+}
+
+std::vector<std::string> LanguageRecipe::keys_replaced_by(const std::string& key, bool judged) const {
+  std::vector<std::string> keys{"train_token_path", "valid_token_path", "test_token_path", "mock_data"};
+  const auto add = [&keys](std::initializer_list<std::string> more) { keys.insert(keys.end(), more); };
+  if (key == "text_path") add({"data_path", "tokenizer_model"});
+  if (judged) add({"valid_text_path", "test_text_path"});
+  if (judged && key == "text_path") add({"eod_mask_loss", "reset_position_ids", "reset_attention_mask"});
+  return keys;
 }
 
 // Returns "KEY VALUE, KEY VALUE" of the keys that it set, checked; empty if no key was left to the data.
@@ -264,9 +295,10 @@ OpenedLanguageSplit::OpenedLanguageSplit(std::shared_ptr<const NetworkRecipe> ne
     : network_(std::move(network)), info_(trained_text_of(weights)) {
   const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(options, info_);
   info_ = text_info(*tokenizer, info_.vocabulary, options.seq_length);
+  note_ = sentence_on_set(options, split);
   if (options.eval_iters && split != DataSplit::train)
-    note_ = concat("every sample of the ", name_of_set(split), " is judged; the run's eval_iters took ",
-                   *options.eval_iters, *options.eval_iters == 1 ? " batch" : " batches");
+    note_ += concat("\nevery sample of the ", name_of_set(split), " is judged; the run's eval_iters took ",
+                    *options.eval_iters, *options.eval_iters == 1 ? " batch" : " batches");
   if (!options.reads_documents()) {
     samples_ = open_text(options, split, *tokenizer);
     return;

@@ -25,6 +25,9 @@ class LanguageRecipe : public Recipe {
   std::vector<KeyTable> keys() override;
   // --data is a file of text, or a token file without its ending.
   std::vector<std::pair<std::string, std::filesystem::path>> paths_in(const std::filesystem::path& file) const override;
+  // Of a text: those of token files, and of token files: the paths of each set. To be judged, data has neither files of
+  // other sets beside it nor, if it is a text, documents.
+  std::vector<std::string> keys_replaced_by(const std::string& key, bool judged) const override;
   std::unique_ptr<OpenedRecipe> open(KeyOrigins& origins, const OpenRequest& request) override;
   // vocab_size where the tokenizer has always as many, and the network's keys that follow from it and seq_length.
   void fill_without_data(KeyOrigins& origins) override;

@@ -1,6 +1,7 @@
 #include "models/language/sets.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <set>
@@ -19,37 +20,52 @@
 namespace isobar {
 namespace {
 
+// "byte 5 (in line 2)" of a text.
+std::string place_in(std::string_view text, std::size_t byte) {
+  return concat("byte ", byte + 1, " (in line ", 1 + std::ranges::count(text.substr(0, byte), '\n'), ")");
+}
+
 std::string read_text(const std::string& path) {
   std::string text = read_file(path);
   if (const std::optional<std::size_t> bad = first_invalid_byte(text))
-    throw_error(path, ": byte ", *bad + 1, " (in line ",
-                1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(*bad), '\n'), ") is not UTF-8");
+    throw_error(path, ": ", place_in(text, *bad), " is not UTF-8");
   ISOBAR_CHECK(!text.empty(), path, ": the file is empty");
   return text;
 }
 
-std::shared_ptr<const TokenText> tokens_of(const Tokenizer& tokenizer, std::string_view text, const std::string& name) {
+// Of a part of a file's text. Error naming the place in the file.
+std::shared_ptr<const TokenText> tokens_of(const Tokenizer& tokenizer, std::string_view whole, std::string_view part,
+                                           const std::string& name) {
   try {
-    return std::make_shared<const TokenText>(TokenText{name, tokenizer.encode(text)});
+    return std::make_shared<const TokenText>(TokenText{name, tokenizer.encode(part)});
+  } catch (const TextError& error) {
+    const auto before = static_cast<std::size_t>(part.data() - whole.data());
+    throw_error(name, ": ", error.at(place_in(whole, before + error.byte())));
   } catch (const Error& error) {
     throw_error(name, ": ", error.what());
   }
 }
 
+std::shared_ptr<const TokenText> tokens_in(const std::string& path, const Tokenizer& tokenizer) {
+  const std::string text = read_text(path);
+  return tokens_of(tokenizer, text, text, path);
+}
+
 // The tokens of a set. text: of text_path.
 std::shared_ptr<const TokenText> tokens_of(const TextOptions& options, DataSplit split, const std::string& text,
                                            const Tokenizer& tokenizer) {
-  if (split == DataSplit::test) return tokens_of(tokenizer, read_text(options.test_text_path), options.test_text_path);
+  if (split == DataSplit::test) return tokens_in(options.test_text_path, tokenizer);
   const bool has_own_file = !options.valid_text_path.empty();
-  if (split == DataSplit::valid && has_own_file)
-    return tokens_of(tokenizer, read_text(options.valid_text_path), options.valid_text_path);
+  if (split == DataSplit::valid && has_own_file) return tokens_in(options.valid_text_path, tokenizer);
   const auto [first, rest] = cut_text(text, has_own_file ? 0 : options.valid_fraction);
-  return tokens_of(tokenizer, split == DataSplit::train ? first : rest, options.text_path);
+  return tokens_of(tokenizer, text, split == DataSplit::train ? first : rest, options.text_path);
 }
 
 }  // namespace
 
 std::string read_training_text(const TextOptions& options) {
+  ISOBAR_CHECK(std::filesystem::exists(options.text_path), options.text_path,
+               " does not exist: name a file of text, or a token file, with --data");
   return read_text(options.text_path);
 }
 
@@ -88,7 +104,7 @@ std::unique_ptr<const Dataset> open_text(const TextOptions& options, DataSplit s
                "there is no test set: name one by the config key test_text_path");
   const bool reads_text_path =
       split == DataSplit::train || (split == DataSplit::valid && options.valid_text_path.empty());
-  const std::string text = reads_text_path ? read_text(options.text_path) : "";
+  const std::string text = reads_text_path ? read_training_text(options) : "";
   return std::make_unique<WholeTextWindows>(tokens_of(options, split, text, tokenizer), options.seq_length);
 }
 

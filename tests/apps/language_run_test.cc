@@ -311,12 +311,94 @@ TEST_CASE("a run on token files learns, and resumes with the same bits, by the s
       here.path("parts").string());
   CHECK(another.status != 0);
   CHECK_THAT(another.err, ContainsSubstring("this is not the text that"));
+  CHECK_THAT(another.err, ContainsSubstring("config key data_seed in --set is 5, and 1234 in the run to resume"));
+  const std::string config = here.file("parts/config.json");
+  const Outcome elsewhere = here.command("train --resume --set num_iters=60 --threads 1 --device cpu --run-dir " +
+                                         here.path("parts").string() + " --data " + here.path("words.txt").string());
+  CHECK(elsewhere.status == 1);
+  CHECK_THAT(elsewhere.err, ContainsSubstring("eod_mask_loss"));  // which a text cannot have, and the run has
+  CHECK_THAT(elsewhere.err, ContainsSubstring("needs token files; a text has no documents"));
+  CHECK(here.file("parts/config.json") == config);
   const Outcome judged =
       here.command("evaluate --split test --device cpu --threads 1 --weights " + here.path("whole").string());
   here.done(judged);
   CHECK_THAT(judged.out, ContainsSubstring("bits per byte"));
   CHECK_THAT(judged.out,
              ContainsSubstring("every sample of the test set is judged; the run's eval_iters took 2 batches\n"));
+}
+
+// How many targets an evaluation has.
+std::string said_targets(std::size_t tokens) {
+  return ", " + std::to_string(tokens - 1) + " targets\n";
+}
+
+TEST_CASE("evaluate: --data takes the place of all data of the run, of whatever kind both are, and a line says it") {
+  const Texts here;
+  const std::string prefix = write_documents(here), text = here.path("words.txt").string();
+  const auto evaluate = [&](const std::string& run, const std::string& more) {
+    return here.command("evaluate --device cpu --threads 1 --weights " + here.path(run).string() + " " + more);
+  };
+  const auto judged = [&](const std::string& run, const std::string& more) {
+    const Outcome outcome = evaluate(run, more);
+    here.done(outcome);
+    return outcome.out;
+  };
+  const std::string more = " --set tokenizer=bytes --set num_iters=1 --set validate_every=1 ";
+  const std::string bytes = here.file("words.txt");
+
+  // Of token files, with all that a text cannot have.
+  here.done(here.SmallRuns::train("files", "--data " + prefix + more +
+                                               "--set split=\"8,1,1\" --set eod_mask_loss=true"
+                                               " --set reset_position_ids=true --set reset_attention_mask=true"));
+  CHECK_THAT(judged("files", ""),
+             ContainsSubstring("judged: what split 8,1,1 gives the validation set, of " + prefix + "\n"));
+  const std::string last = judged("files", "--data " + text);
+  CHECK_THAT(last, ContainsSubstring("judged: the last 10 % of " + text +
+                                     " (valid_fraction); all of it: --set valid_text_path=FILE\n"));
+  std::size_t characters = 0, rest = 0;
+  for (const char byte : bytes) characters += (byte & 0xc0) != 0x80 ? 1 : 0;
+  for (std::size_t i = bytes.size(), left = characters - characters * 9 / 10; left > 0; ++rest)
+    left -= (bytes[--i] & 0xc0) != 0x80 ? 1 : 0;
+  CHECK_THAT(last, ContainsSubstring(said_targets(rest)));
+  const std::string whole = judged("files", "--data " + text + " --set valid_text_path=" + text);
+  CHECK_THAT(whole, ContainsSubstring("judged: all of " + text + "\n"));
+  CHECK_THAT(whole, ContainsSubstring(said_targets(bytes.size())));
+
+  // Of a text, with a validation set of its own.
+  here.done(here.SmallRuns::train(
+      "text", "--data " + text + more + "--set valid_text_path=" + here.path("documents.txt").string()));
+  CHECK_THAT(judged("text", ""), ContainsSubstring("judged: all of " + here.path("documents.txt").string() + "\n"));
+  CHECK_THAT(judged("text", "--split train"), ContainsSubstring("judged: the first 100 % of " + text + "\n"));
+  CHECK(judged("text", "--data " + text).find(said_targets(rest)) != std::string::npos);
+  CHECK_THAT(judged("text", "--data " + prefix + " --set split=0,1,0"),
+             ContainsSubstring("judged: what split 0,1,0 gives the validation set, of " + prefix + "\n"));
+
+  // Of characters: a file of other tokens is refused, and so is a character that the run did not have.
+  here.done(here.train("characters", "--set num_iters=1 --set validate_every=1"));
+  const Outcome other = evaluate("characters", "--data " + prefix);
+  CHECK(other.status == 1);
+  CHECK_THAT(other.err, ContainsSubstring("characters needs tokenizer_model to read token files"));
+  std::ofstream(here.path("late.txt")) << std::string(95, 'a') + "\nb" + "QQQ";
+  CHECK_THAT(evaluate("characters", "--data " + here.path("late.txt").string()).err,
+             ContainsSubstring("late.txt: character U+000A at byte 96 (in line 1) is not in the table of characters"));
+}
+
+TEST_CASE("a text that is not there, or is given to another task, is told with the flag that is meant") {
+  const Texts here;
+  const Outcome none = here.SmallRuns::train("none");
+  CHECK(none.status == 1);
+  CHECK_THAT(none.err, ContainsSubstring("does not exist: name a file of text, or a token file, with --data"));
+  const Outcome task = here.command("train --device cpu --data " + here.path("words.txt").string());
+  CHECK(task.status == 1);
+  CHECK_THAT(task.err, ContainsSubstring("words.txt is not a folder, which the task forecast takes; a language model "
+                                         "is trained on a text: --config shakespeare, or another of its configs"));
+  std::ofstream(here.path("binary")) << std::string("GRIB\0\0", 6);
+  CHECK_THAT(here.command("train --device cpu --data " + here.path("binary").string()).err,
+             !ContainsSubstring("shakespeare"));
+  const auto refusal = [&](const std::string& flag) { return here.command("generate --weights x " + flag).err; };
+  CHECK_THAT(refusal("--temperature -1"), ContainsSubstring("--temperature: must be a number above 0, not -1"));
+  CHECK_THAT(refusal("--temperature 0"), ContainsSubstring("must be a number above 0, not 0"));
+  CHECK_THAT(refusal("--top-p 1.5"), ContainsSubstring("--top-p: must be a number from 0 to 1, not 1.5"));
 }
 
 TEST_CASE("mesh: the cost of attention over packed documents follows from their files") {

@@ -380,7 +380,8 @@ TEST_CASE("Megatron's flags: what is refused, each by its name") {
   CHECK_THAT(with("--fp16 --bf16"), ContainsSubstring("--fp16 and --bf16 exclude each other"));
   CHECK_THAT(with("--end-weight-decay 1"), ContainsSubstring("--weight-decay-incr-style constant takes no"));
   CHECK_THAT(with("--rampup-batch-size 2 2 8"), ContainsSubstring("--rampup-batch-size needs --train-samples"));
-  CHECK_THAT(with("--load ELSEWHERE"), ContainsSubstring("a run goes on in its own folder"));
+  CHECK_THAT(with("--load ELSEWHERE"), ContainsSubstring("--load ELSEWHERE does not exist"));
+  CHECK_THAT(with("--load ."), ContainsSubstring("a run goes on in its own folder"));
   CHECK_THAT(refusal_of("--num-layers 2"), ContainsSubstring("--hidden-size is missing"));
   CHECK_THAT(with("--tokenizer-type BertWordPieceCase"), ContainsSubstring("BertWordPieceCase"));
 }

@@ -243,10 +243,19 @@ TEST_CASE("pretrain-gpt: a run that pauses, is stopped or goes back ends with th
     CHECK(outcome.status == 1);
     return outcome.err;
   };
-  CHECK_THAT(refusal(here.pretrain("paused")), ContainsSubstring("holds a run already"));
-  CHECK_THAT(refusal(again("paused", "--split 80,10,10")), ContainsSubstring("this is not the text that"));
+  CHECK_THAT(refusal(here.pretrain("paused")),
+             ContainsSubstring("holds a run already: give --load " + here.path("paused").string() +
+                               " to go on with it, --overwrite to start it again, or another --save\n"));
+  CHECK_THAT(refusal(here.pretrain("other", "--load " + here.path("nowhere").string())),
+             ContainsSubstring("--load " + here.path("nowhere").string() + " does not exist"));
+  CHECK_THAT(refusal(again("paused", "--micro-batch-size 4")),
+             ContainsSubstring("config key grad_accumulation in --global-batch-size, --micro-batch-size and the number "
+                               "of ranks is 2, but 4 in the run to resume"));
+  const std::string split = refusal(again("paused", "--split 80,10,10"));
+  CHECK_THAT(split, ContainsSubstring("this is not the text that"));
+  CHECK_THAT(split, ContainsSubstring("config key split in --split is \"80,10,10\", and \"90,5,5\" in the run"));
   CHECK_THAT(refusal(again("paused", "--set split_rule=core")), ContainsSubstring("this is not the text that"));
-  CHECK_THAT(refusal(again("paused", "--lr 1")), ContainsSubstring("config key lr is 1"));
+  CHECK_THAT(refusal(again("paused", "--lr 1")), ContainsSubstring("config key lr in --lr is 1"));
   CHECK_THAT(refusal(here.pretrain("other", "--load " + here.path("paused").string())),
              ContainsSubstring("a run goes on in its own folder"));
   // The format of the log is no part of a run: with another one it goes on on the same text.

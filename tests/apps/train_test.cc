@@ -547,7 +547,7 @@ TEST_CASE("a run in the way, weights that do not fit and bad data are errors tha
   check_done(isobar_command(here, here.train("run", "--num_iters 2")));
   check_error(isobar_command(here, here.train("run", "--num_iters 2")), "holds a run already");
   const Outcome other = isobar_command(here, here.train("run", "--num_iters 4 --resume --set seed=9"));
-  check_error(other, "config key seed is 9, but 0");
+  check_error(other, "config key seed in --set is 9, but 0");
   check_done(isobar_command(here, here.train("run", "--num_iters 2 --overwrite")));
   const Outcome fresh = isobar_command(here, here.train("fresh", "--num_iters 2 --resume"));
   check_done(fresh);

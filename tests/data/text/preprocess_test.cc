@@ -225,6 +225,10 @@ TEST_CASE("preprocess: characters make a table of all texts, which other texts a
   CHECK_THROWS_WITH(corpus.run(), input + ", line 2: character U+0078 at byte 1 is not in " + table);
   corpus.options.append_eod = true;
   CHECK_THROWS_WITH(corpus.run(), "--append-eod: tokenizer characters has no token that ends a document");
+  corpus.options.tokenizer.model.clear();
+  corpus.options.output_prefix = corpus.folder / "refused";
+  CHECK_THROWS_WITH(corpus.run(), "--append-eod: tokenizer characters has no token that ends a document");
+  CHECK_FALSE(std::filesystem::exists(corpus.folder / "refused_characters.json"));
 }
 
 TEST_CASE("preprocess: files that exist are not replaced unasked, and options that do not fit are refused") {

@@ -114,7 +114,10 @@ TEST_CASE("hugging face: a key that makes another network is named") {
   CHECK(refusal("n_embd", 16) == "n_embd is 16, but embed_dim is 8");
   CHECK(refusal("n_inner", 16) == "n_inner is 16, but mlp_hidden is 32");
   CHECK(refusal("n_positions", 5) == "n_positions is 5, but positions is 4");
-  CHECK(refusal("vocab_size", 8) == "vocab_size is 8, but vocab_size is 5");
+  CHECK(refusal("vocab_size", 8) ==
+        "vocab_size is 8, but the run's config key vocab_size is 5; if the rows beyond are padding that counts, as "
+        "Megatron-LM's, start with --set vocab_padding=live");
+  CHECK(refusal("vocab_size", 4) == "vocab_size is 4, but the run's config key vocab_size is 5");
   CHECK(refusal("layer_norm_epsilon", 1e-6) == "layer_norm_epsilon is 1e-06, but norm_eps is 1e-05");
   CHECK(refusal("tie_word_embeddings", false) == "tie_word_embeddings is false, but tie_head is true");
   CHECK(refusal("activation_function", "gelu_new") == "activation_function is \"gelu_new\", but gelu is erf");

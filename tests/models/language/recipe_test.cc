@@ -103,10 +103,11 @@ TEST_CASE("language recipe: a validation takes eval_iters batches of a text, its
     return config.recipe->open_split(split, weights);
   };
   CHECK(judged(DataSplit::valid, "eval_iters=2")->samples().samples() == 10);
+  const std::string all_of_it = concat("judged: all of ", texts.file("v.txt"));
   CHECK(judged(DataSplit::valid, "eval_iters=2")->note() ==
-        "every sample of the validation set is judged; the run's eval_iters took 2 batches");
-  CHECK(judged(DataSplit::valid, "eval_iters=null")->note().empty());
-  CHECK(judged(DataSplit::train, "eval_iters=2")->note().empty());
+        all_of_it + "\nevery sample of the validation set is judged; the run's eval_iters took 2 batches");
+  CHECK(judged(DataSplit::valid, "eval_iters=null")->note() == all_of_it);
+  CHECK(judged(DataSplit::train, "eval_iters=2")->note().find("eval_iters") == std::string::npos);
 }
 
 TEST_CASE("language recipe: texts that cannot be trained on are refused, with the place") {
@@ -122,7 +123,7 @@ TEST_CASE("language recipe: texts that cannot be trained on are refused, with th
   texts.write("a.txt", forty_characters());
   texts.write("v.txt", "abq");
   CHECK(texts.refusal({"valid_text_path=" + texts.file("v.txt")}) ==
-        texts.file("v.txt") + ": character U+0071 at byte 3 is not in the table of characters");
+        texts.file("v.txt") + ": character U+0071 at byte 3 (in line 1) is not in the table of characters");
   CHECK(texts.refusal({"vocab_size=4"}).find("must be at least 5, the tokens of the tokenizer, not 4") !=
         std::string::npos);
   CHECK(texts.refusal({"positions=3"}).find("must be at most positions (3), not 4") != std::string::npos);

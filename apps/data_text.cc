@@ -1,9 +1,9 @@
 // isobar data preprocess, tokens, merge, index and import: text, tokens, and token files.
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <iomanip>
 #include <iostream>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -17,6 +17,7 @@
 #include "engine/files/atomic_file.h"
 #include "engine/files/reader.h"
 #include "kernels/common/check.h"
+#include "kernels/common/number_text.h"
 
 namespace isobar {
 namespace {
@@ -87,10 +88,9 @@ std::vector<std::int32_t> parse_ids(const std::string& text, const std::string& 
   std::istringstream in(text);
   std::vector<std::int32_t> ids;
   for (std::string word; in >> word;) {
-    std::int32_t id = 0;
-    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    ISOBAR_CHECK(error == std::errc() && end == word.data() + word.size(), where, ": ", word, " is no token id");
-    ids.push_back(id);
+    const std::optional<std::int32_t> id = number_from<std::int32_t>(word);
+    ISOBAR_CHECK(id, where, ": ", word, " is no token id");
+    ids.push_back(*id);
   }
   return ids;
 }

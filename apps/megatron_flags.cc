@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <type_traits>
 
 #include "apps/train/megatron_lines.h"
 #include "kernels/common/check.h"
+#include "kernels/common/number_text.h"
 #include "kernels/common/suggestions.h"
 
 namespace isobar {
@@ -389,22 +389,20 @@ std::string about_unknown(const std::string& name) {
 }
 
 template <class Number>
-Number number_from(const char* flag, const std::string& word, const char* kind) {
-  Number value{};
-  const char* const end = word.data() + word.size();
-  const auto [rest, error] = std::from_chars(word.data(), end, value);
-  bool fits = error == std::errc() && rest == end;
-  if constexpr (std::is_floating_point_v<Number>) fits = fits && std::isfinite(value);
+Number number_of_flag(const char* flag, const std::string& word, const char* kind) {
+  const std::optional<Number> value = number_from<Number>(word);
+  bool fits = value.has_value();
+  if constexpr (std::is_floating_point_v<Number>) fits = fits && std::isfinite(*value);
   ISOBAR_CHECK(fits, "--", flag, ' ', word, ": ", kind, " is needed");
-  return value;
+  return *value;
 }
 
 std::int64_t integer_from(const char* flag, const std::string& word) {
-  return number_from<std::int64_t>(flag, word, "a whole number");
+  return number_of_flag<std::int64_t>(flag, word, "a whole number");
 }
 
 double float_from(const char* flag, const std::string& word) {
-  return number_from<double>(flag, word, "a number");
+  return number_of_flag<double>(flag, word, "a number");
 }
 
 // Whether a word is the next flag, and no value: "-1" is a value.

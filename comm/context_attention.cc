@@ -290,15 +290,7 @@ class RingGradient {
   void add_and_send(int of, const Tensor& term) {
     if (transfer_) {
       arrive();
-      ISOBAR_RUN(term.device(), add,
-                 {.n = term.numel(),
-                  .a_dtype = term.dtype(),
-                  .b_dtype = term.dtype(),
-                  .y_dtype = term.dtype(),
-                  .a = term.data(),
-                  .b = received_.data(),
-                  .y = term.data()},
-                 current_stream());
+      add_into(term, received_);
     }
     sent_ = term;
     const int before = (of - 1 + shared_.ranks.size()) % shared_.ranks.size();  // whose block the previous rank has

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -19,17 +18,12 @@
 #include "comm/mesh.h"
 #include "engine/files/checksum.h"
 #include "kernels/common/check.h"
+#include "kernels/common/number_text.h"
 
 namespace isobar {
 namespace {
 
 constexpr int kFirstPort = 15000, kPorts = 10000;  // below the ephemeral ports
-
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
-}
 
 class Reader {
  public:
@@ -39,7 +33,7 @@ class Reader {
   bool has(const char* name) const { return environment_(name).has_value(); }
   std::optional<std::int64_t> number(const char* name) const {
     const std::optional<std::string> value = environment_(name);
-    return value ? whole_number(*value) : std::nullopt;
+    return value ? number_from<std::int64_t>(*value) : std::nullopt;
   }
   // The first of these variables that is a number.
   std::optional<std::int64_t> number(std::span<const char* const> names) const {
@@ -231,7 +225,7 @@ std::vector<std::string> expanded(const std::string& item) {
     ranges.remove_prefix(std::min(ranges.size(), range.size() + 1));
     const std::string_view low = range.substr(0, range.find('-'));
     const std::string_view high = low.size() == range.size() ? low : range.substr(low.size() + 1);
-    const std::optional<std::int64_t> first = whole_number(low), last = whole_number(high);
+    const std::optional<std::int64_t> first = number_from<std::int64_t>(low), last = number_from<std::int64_t>(high);
     if (!first || !last || *last - *first > kMaxRanks / std::ssize(tails)) return {};
     for (std::int64_t number = *first; number <= *last; ++number) {
       std::string digits = std::to_string(number);
@@ -308,10 +302,11 @@ std::vector<int> tasks_in(const std::string& tasks_per_node) {
     const std::string_view item = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), item.size() + 1));
     const std::size_t open = item.find("(x");
-    const std::optional<std::int64_t> count = whole_number(item.substr(0, open));
+    const std::optional<std::int64_t> count = number_from<std::int64_t>(item.substr(0, open));
     std::optional<std::int64_t> times = 1;
     if (open != std::string_view::npos)
-      times = item.ends_with(')') ? whole_number(item.substr(open + 2, item.size() - open - 3)) : std::nullopt;
+      times =
+          item.ends_with(')') ? number_from<std::int64_t>(item.substr(open + 2, item.size() - open - 3)) : std::nullopt;
     if (!count || !times || *count < 1 || *count > kMaxRanks || *times < 1 || *times > kMaxRanks) return {};
     tasks.insert(tasks.end(), static_cast<std::size_t>(*times), static_cast<int>(*count));
   }

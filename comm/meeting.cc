@@ -3,9 +3,9 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "comm/meeting_client.h"
@@ -14,6 +14,7 @@
 #include "comm/mesh.h"
 #include "comm/rank_list.h"
 #include "kernels/common/check.h"
+#include "kernels/common/number_text.h"
 
 namespace isobar {
 
@@ -58,10 +59,9 @@ Message welcome(const std::string& payload, PlaceOnHost place, int hosts) {
 
 double seconds_in(const Message& message, std::size_t index) {
   const std::string& text = message.text(index);
-  double seconds = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
-  ISOBAR_CHECK(error == std::errc() && end == text.data() + text.size() && seconds >= 0, "no number of seconds");
-  return seconds;
+  const std::optional<double> seconds = number_from<double>(text);
+  ISOBAR_CHECK(seconds && *seconds >= 0, "no number of seconds");
+  return *seconds;
 }
 
 Message place_message(const std::string& inquiry, const std::string& place, const Work& work) {

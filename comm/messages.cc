@@ -1,8 +1,7 @@
 #include "comm/messages.h"
 
-#include <charconv>
-
 #include "kernels/common/check.h"
+#include "kernels/common/number_text.h"
 
 namespace isobar {
 namespace {
@@ -31,11 +30,10 @@ const std::string& Message::text(std::size_t index) const {
 
 std::int64_t Message::number(std::size_t index, std::int64_t min, std::int64_t max) const {
   const std::string& digits = text(index);
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  ISOBAR_CHECK(error == std::errc() && end == digits.data() + digits.size() && number >= min && number <= max,
-               "a message of type ", static_cast<int>(type), " has no number from ", min, " to ", max);
-  return number;
+  const std::optional<std::int64_t> number = number_from<std::int64_t>(digits);
+  ISOBAR_CHECK(number && *number >= min && *number <= max, "a message of type ", static_cast<int>(type),
+               " has no number from ", min, " to ", max);
+  return *number;
 }
 
 std::string to_wire(const Message& message, Seal* seal) {

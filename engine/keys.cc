@@ -1,10 +1,10 @@
 #include "engine/keys.h"
 
 #include <array>
-#include <charconv>
 #include <map>
 
 #include "kernels/common/check.h"
+#include "kernels/common/number_text.h"
 
 namespace isobar {
 namespace {
@@ -174,9 +174,7 @@ std::vector<const Key*> all_keys(const std::vector<KeyTable>& tables) {
 }
 
 bool is_number(const std::string& word) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  return error == std::errc() && end == word.data() + word.size();
+  return number_from<double>(word).has_value();
 }
 
 std::vector<std::string*> paths_of(const std::vector<KeyTable>& tables) {

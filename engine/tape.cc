@@ -15,8 +15,7 @@ namespace isobar {
 static thread_local Tape* active_tape = nullptr;
 static thread_local std::vector<Tensor>* listed_reads = nullptr;  // of the living ReadScope
 
-// y += x, both on y's device.
-static void add_into(const Tensor& y, const Tensor& x) {
+void add_into(const Tensor& y, const Tensor& x) {
   ISOBAR_RUN(y.device(), add,
              {.n = y.numel(),
               .a_dtype = y.dtype(),

@@ -131,6 +131,9 @@ class TapeScope {
   Tape* previous_;
 };
 
+// y += x, as gradients are added up: no tape records it. Both have as many elements, on y's device.
+void add_into(const Tensor& y, const Tensor& x);
+
 // Whether record() would append a node. Some ops compute more if a backward pass will follow.
 bool recording(std::initializer_list<const Tensor*> inputs);
 

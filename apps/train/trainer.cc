@@ -1,6 +1,5 @@
 #include "apps/train/trainer.h"
 
-#include <charconv>
 #include <cmath>
 #include <exception>
 #include <nlohmann/json.hpp>
@@ -13,6 +12,7 @@
 #include "comm/whole_tensors.h"
 #include "engine/files/flat_tensors.h"
 #include "engine/files/json.h"
+#include "kernels/common/number_text.h"
 #include "kernels/common/run.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/grad_norm.h"
@@ -314,15 +314,13 @@ void Trainer::take_moments(const std::filesystem::path& path) {
   const auto told = file.metadata().find(kUpdatesOfMoments);
   ISOBAR_CHECK(told != file.metadata().end(), path.string(), " does not say how many updates its moments are of (",
                kUpdatesOfMoments, " of its metadata)");
-  std::int64_t updates = 0;
-  const char* const end = told->second.data() + told->second.size();
-  const auto [rest, error] = std::from_chars(told->second.data(), end, updates);
-  ISOBAR_CHECK(error == std::errc() && rest == end && updates >= 1 && updates <= kMostUpdates, path.string(), ": ",
-               kUpdatesOfMoments, " of its ", "metadata is ", in_quotes(told->second), ", no number of updates");
+  const std::optional<std::int64_t> updates = number_from<std::int64_t>(told->second);
+  ISOBAR_CHECK(updates && *updates >= 1 && *updates <= kMostUpdates, path.string(), ": ", kUpdatesOfMoments,
+               " of its metadata is ", in_quotes(told->second), ", no number of updates");
   read_flat(file, task_.parameters(), moments());
   if (optimizer_.average().defined()) optimizer_.begin_average();  // as the first update would
-  optimizer_.set_updates(updates);
-  earlier_updates_ = updates;
+  optimizer_.set_updates(*updates);
+  earlier_updates_ = *updates;
 }
 
 nlohmann::ordered_json Trainer::state() const {

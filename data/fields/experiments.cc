@@ -1,19 +1,16 @@
 #include "data/fields/experiments.h"
 
 #include <algorithm>
-#include <charconv>
 #include <string>
-#include <system_error>
+
+#include "kernels/common/number_text.h"
 
 namespace isobar {
 namespace {
 
 // "0005" -> 5; -1 for a text that is no number.
 double number_of_experiment(const std::string& text) {
-  int number = -1;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && rest == end ? number : -1;
+  return number_from<int>(text).value_or(-1);
 }
 
 }  // namespace

@@ -77,8 +77,11 @@ NumberRange error_range(const Field& error) {
 // Over the values that are finite; NaN if none is.
 double root_mean_square(const Field& field) {
   double sum = 0, count = 0;
-  for (const double value : field.values)
-    if (std::isfinite(value)) sum += value * value, ++count;
+  for (const double value : field.values) {
+    if (!std::isfinite(value)) continue;
+    sum += value * value;
+    ++count;
+  }
   return std::sqrt(sum / count);
 }
 

@@ -1,7 +1,6 @@
 #include "data/text/blend.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -10,30 +9,24 @@
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
 #include "kernels/common/comma_list.h"
+#include "kernels/common/number_text.h"
 
 namespace isobar {
 namespace {
 
 constexpr std::int64_t kBlendBlock = 4096;  // samples between two counts that are kept
 
-std::optional<double> weight_of(const std::string& word) {
-  double weight = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), weight);
-  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
-  return weight;
-}
-
 }  // namespace
 
 Blend parse_blend(const std::vector<std::string>& words) {
   ISOBAR_CHECK(!words.empty(), "no data is named");
   const auto numbers =
-      std::ranges::count_if(words, [](const std::string& word) { return weight_of(word).has_value(); });
+      std::ranges::count_if(words, [](const std::string& word) { return number_from<double>(word).has_value(); });
   if (numbers == 0) return {.paths = words};
   Blend blend;
   double sum = 0;
   for (std::size_t i = 0; i < words.size(); i += 2) {
-    const std::optional<double> weight = weight_of(words[i]);
+    const std::optional<double> weight = number_from<double>(words[i]);
     ISOBAR_CHECK(weight && i + 1 < words.size(), "the data ", comma_list(words, in_quotes),
                  " are neither paths alone nor a weight before each path");
     ISOBAR_CHECK(*weight > 0 && std::isfinite(*weight), "weight ", words[i], " of ", words[i + 1], " is not above 0");

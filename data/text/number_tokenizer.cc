@@ -1,10 +1,11 @@
 #include "data/text/number_tokenizer.h"
 
-#include <charconv>
+#include <optional>
 
 #include "engine/files/checksum.h"
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
+#include "kernels/common/number_text.h"
 
 namespace isobar {
 namespace {
@@ -22,12 +23,10 @@ void NumberTokenizer::encode(std::string_view utf8, std::vector<std::int32_t>& i
   check_utf8(utf8);
   for (std::size_t begin = utf8.find_first_not_of(kWhiteSpace); begin != std::string_view::npos;) {
     const std::string_view word = utf8.substr(begin, utf8.find_first_of(kWhiteSpace, begin) - begin);
-    std::int64_t id = -1;
-    const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    const bool is_number = error == std::errc() && rest == word.data() + word.size();
-    if (!(is_number && id >= 0 && id < numbers_))
+    const std::optional<std::int64_t> id = number_from<std::int64_t>(word);
+    if (!id || *id < 0 || *id >= numbers_)
       throw TextError(in_quotes(std::string(word)) + " at ", begin, concat(" is no number from 0 to ", numbers_ - 1));
-    ids.push_back(static_cast<std::int32_t>(id));
+    ids.push_back(static_cast<std::int32_t>(*id));
     begin = utf8.find_first_not_of(kWhiteSpace, begin + word.size());
   }
 }

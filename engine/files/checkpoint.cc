@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -21,6 +20,7 @@
 #include "engine/files/folders.h"
 #include "engine/files/reader.h"
 #include "kernels/common/check.h"
+#include "kernels/common/number_text.h"
 
 namespace isobar {
 namespace {
@@ -137,10 +137,8 @@ std::string_view prefix_of(CheckpointNames names) {
 
 // A whole number that is the whole text; nothing for another text.
 std::optional<std::int64_t> whole_number_from(std::string_view text) {
-  std::int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
-  return number;
+  const std::optional<std::int64_t> number = number_from<std::int64_t>(text);
+  return number && *number >= 0 ? number : std::nullopt;
 }
 
 // The step of a checkpoint's folder, from its name or its hidden name; nothing for names that no store makes.

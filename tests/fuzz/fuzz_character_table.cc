@@ -7,8 +7,9 @@
 #include "data/text/character_tokenizer.h"
 #include "kernels/common/check.h"
 #include "tests/fuzz/input_file.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ_TARGET(character_table) {
   const isobar::testing::InputFile file(data, size);
   try {
     const isobar::CharacterTokenizer tokenizer{std::filesystem::path(file.path())};

@@ -7,10 +7,11 @@
 
 #include "data/files/codecs.h"
 #include "kernels/common/check.h"
+#include "tests/fuzz/target.h"
 
 using isobar::Codec;
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ_TARGET(codecs) {
   if (size < 3) return 0;
   const std::size_t count = data[0] % 4, wanted = data[1] | data[2] << 8;
   if (size < 3 + count) return 0;

@@ -8,8 +8,9 @@
 #include "data/text/utf8.h"
 #include "kernels/common/check.h"
 #include "tests/fuzz/input_folder.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ_TARGET(gpt2_tokenizer) {
   using isobar::testing::part_before;
   static const isobar::testing::InputFolder folder;
   std::string_view input(reinterpret_cast<const char*>(data), size);

@@ -8,6 +8,7 @@
 #include "data/files/stored_arrays.h"
 #include "kernels/common/check.h"
 #include "tests/fuzz/input_file.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -29,7 +30,7 @@ void read_first_and_last(const isobar::FieldSeriesOptions& options) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ_TARGET(hdf5) {
   const isobar::testing::InputFile file(data, size);
   for (std::int64_t crop : {0, 1}) {
     try {

@@ -6,8 +6,9 @@
 #include "data/files/idx.h"
 #include "kernels/common/check.h"
 #include "tests/fuzz/input_file.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ_TARGET(idx) {
   const isobar::testing::InputFile file(data, size);
   try {
     const isobar::IdxArray array = isobar::read_idx(file.path());

@@ -7,8 +7,9 @@
 #include "data/text/token_tools.h"
 #include "kernels/common/check.h"
 #include "tests/fuzz/input_folder.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ_TARGET(imported_tokens) {
   static const isobar::testing::InputFolder folder;
   const std::string from = folder.write("in.bin", {reinterpret_cast<const char*>(data), size});
   try {

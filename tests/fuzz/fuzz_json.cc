@@ -7,11 +7,12 @@
 
 #include "engine/files/json.h"
 #include "kernels/common/check.h"
+#include "tests/fuzz/target.h"
 
 using isobar::JsonComments;
 using nlohmann::ordered_json;
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ_TARGET(json) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   for (const JsonComments comments : {JsonComments::refused, JsonComments::allowed}) {
     try {

@@ -7,6 +7,7 @@
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
 #include "tests/fuzz/input_file.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -23,7 +24,7 @@ void read_whole(const isobar::netcdf3::File& file, const isobar::netcdf3::Variab
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ_TARGET(netcdf3) {
   const isobar::testing::InputFile input(data, size);
   try {
     const auto file = isobar::netcdf3::File::open(input.path());

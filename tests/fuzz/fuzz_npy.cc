@@ -6,8 +6,9 @@
 #include "data/files/npy.h"
 #include "kernels/common/check.h"
 #include "tests/fuzz/input_file.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ_TARGET(npy) {
   const isobar::testing::InputFile file(data, size);
   try {
     const isobar::NpyArray array = isobar::read_npy(file.path());

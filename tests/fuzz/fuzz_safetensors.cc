@@ -9,8 +9,9 @@
 #include "engine/files/safetensors.h"
 #include "kernels/common/check.h"
 #include "tests/fuzz/input_file.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ_TARGET(safetensors) {
   const isobar::testing::InputFile input(data, size);
   try {
     const isobar::SafetensorsFile file(input.path());

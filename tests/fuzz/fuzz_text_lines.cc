@@ -9,6 +9,7 @@
 #include "data/text/utf8.h"
 #include "kernels/common/check.h"
 #include "tests/fuzz/input_file.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -42,7 +43,7 @@ void read_plain(const std::string& path, std::optional<std::string> separator) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ_TARGET(text_lines) {
   const isobar::testing::InputFile file(data, size);
   const auto tried = [](const auto& work) {
     try {

@@ -8,8 +8,9 @@
 
 #include "data/fields/calendar.h"
 #include "kernels/common/check.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ_TARGET(time) {
   std::istringstream lines(std::string(reinterpret_cast<const char*>(data), size));
   std::string units, calendar, number;
   std::getline(lines, units);

@@ -9,8 +9,9 @@
 #include "data/text/token_tools.h"
 #include "kernels/common/check.h"
 #include "tests/fuzz/input_folder.h"
+#include "tests/fuzz/target.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ_TARGET(token_file) {
   static const isobar::testing::InputFolder folder;
   std::string_view input(reinterpret_cast<const char*>(data), size);
   folder.write("p.json", isobar::testing::part_before(input, std::string_view("\0", 1)));

@@ -15,6 +15,7 @@
 #include "data/files/stored_arrays.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -79,7 +80,7 @@ void read_ends(isobar::BoxReader& reader) {
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+FUZZ_TARGET(zarr) {
   const Store store;
   write_files(store, {reinterpret_cast<const char*>(data), size});
   try {

@@ -45,7 +45,7 @@ class Net {
   std::unique_ptr<Task> task_;
 };
 
-Batch batch_of(const Golden& golden, Device device) {
+Batch cnn_batch(const Golden& golden, Device device) {
   return {{"input", testing::load(golden, "input", device)}, {"target", testing::load(golden, "target", device)}};
 }
 
@@ -54,9 +54,9 @@ struct CnnOutcome {
   NamedValues gradients;
 };
 
-CnnOutcome run(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& keys = {}) {
+CnnOutcome run_cnn(const Golden& golden, Arithmetic arithmetic, const nlohmann::json& keys = {}) {
   Net net(golden, arithmetic, keys);
-  const Batch batch = batch_of(golden, arithmetic.device);
+  const Batch batch = cnn_batch(golden, arithmetic.device);
   Tape tape;
   Tensor loss;
   {
@@ -67,9 +67,9 @@ CnnOutcome run(const Golden& golden, Arithmetic arithmetic, const nlohmann::json
           testing::gradients_of(net.parameters(), tape, loss, testing::loss_scale_of(golden, arithmetic))};
 }
 
-testing::Training train(const Golden& golden, Arithmetic arithmetic) {
+testing::Training train_cnn(const Golden& golden, Arithmetic arithmetic) {
   Net net(golden, arithmetic, testing::training_keys(golden, "adam"));
-  return testing::train(net.regressor(), net.options(), batch_of(golden, Device{}));
+  return testing::train(net.regressor(), net.options(), cnn_batch(golden, Device{}));
 }
 
 // Made without weights: on shapes.
@@ -127,7 +127,7 @@ TEST_CASE("cnn: on shapes, the convolutions of a step by hand") {
 
 TEST_CASE("cnn: output, loss and every gradient equal PyTorch's in fp64") {
   const Golden golden("cnn");
-  const CnnOutcome pass = run(golden, kFp64);
+  const CnnOutcome pass = run_cnn(golden, kFp64);
   check_exact("output", pass.output, golden.values("output"));
   check_exact("loss", pass.loss, golden.values("loss"));
   REQUIRE(pass.gradients.size() == golden.parameters().size());
@@ -136,7 +136,7 @@ TEST_CASE("cnn: output, loss and every gradient equal PyTorch's in fp64") {
 
 TEST_CASE("cnn: ten steps of Adam equal PyTorch's in fp64") {
   const Golden golden("cnn");
-  testing::check_exact_training(golden, train(golden, kFp64), "adam");
+  testing::check_exact_training(golden, train_cnn(golden, kFp64), "adam");
 }
 
 TEST_CASE("cnn: lower precisions err at most twice as much as PyTorch in the same precision") {
@@ -146,11 +146,11 @@ TEST_CASE("cnn: lower precisions err at most twice as much as PyTorch in the sam
   for (const Arithmetic arithmetic : testing::low_precisions()) {
     const std::string yardstick = std::string("yardstick.") + name_of(arithmetic.dtype) + ".";
     INFO(name_of(arithmetic.dtype) << " on " << name_of(arithmetic.device.kind));
-    const CnnOutcome pass = run(golden, arithmetic);
+    const CnnOutcome pass = run_cnn(golden, arithmetic);
     check_budget("output", pass.output, golden.values("output"), golden.values(yardstick + "output")[0]);
     check_budget("loss", pass.loss, golden.values("loss"), golden.values(yardstick + "loss")[0]);
     testing::check_gradient_budgets(golden, pass.gradients, yardstick);
-    testing::check_update_budget(golden, train(golden, arithmetic), start, "adam", yardstick);
+    testing::check_update_budget(golden, train_cnn(golden, arithmetic), start, "adam", yardstick);
   }
 }
 
@@ -158,7 +158,7 @@ TEST_CASE("cnn: layers that are computed again give the same bits") {
   const Golden golden("cnn");
   for (const DType dtype : {DType::fp64, DType::bf16}) {
     const Arithmetic arithmetic{{DeviceKind::cpu}, dtype};
-    const CnnOutcome kept = run(golden, arithmetic), again = run(golden, arithmetic, {{"recompute", true}});
+    const CnnOutcome kept = run_cnn(golden, arithmetic), again = run_cnn(golden, arithmetic, {{"recompute", true}});
     CHECK(kept.output == again.output);
     CHECK(kept.gradients == again.gradients);
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/files/reader.h"
+#include "engine/files/safetensors.h"
 #include "tests/data/text/small_tokenizer.h"
 #include "tests/harness/small_runs.h"
 #include "tests/harness/testing.h"
@@ -100,6 +101,10 @@ TEST_CASE("a run on a text leaves its files, learns, and writes words") {
       here.command("weights convert --in " + here.path("run").string() + " --to isobar --rows 11 --out " + there));
   CHECK((from_core(" --heads 2") == here.file("hf.safetensors")));
   CHECK((from_core(" --heads 1") != here.file("hf.safetensors")));
+  const std::string padded = here.path("padded.safetensors").string();
+  here.done(
+      here.command("weights convert --in " + here.path("run").string() + " --to nanogpt --rows 16 --out " + padded));
+  CHECK(SafetensorsFile(padded).find("transformer.wte.weight")->info.shape == std::vector<std::int64_t>{16, 32});
 
   const std::string text = here.written("run", "--prompt 'alpha ' --max-tokens 60 --greedy");
   CHECK(text.starts_with("alpha "));

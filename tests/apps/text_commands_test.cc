@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <random>
 #include <set>
@@ -16,6 +17,16 @@ using testing::ContainsSubstring, testing::isobar_command, testing::Outcome;
 namespace fs = std::filesystem;
 
 namespace {
+
+// Of a .npy file of '<i4': numbers behind the header, whose length is its bytes 8 and 9.
+std::vector<std::int32_t> numbers_of_npy(const fs::path& path) {
+  const std::string bytes = read_file(path);
+  const std::size_t header =
+      10 + static_cast<unsigned char>(bytes.at(8)) + 256u * static_cast<unsigned char>(bytes.at(9));
+  std::vector<std::int32_t> numbers((bytes.size() - header) / sizeof(std::int32_t));
+  std::memcpy(numbers.data(), bytes.data() + header, numbers.size() * sizeof(std::int32_t));
+  return numbers;
+}
 
 class TextCommands {
  public:
@@ -157,6 +168,26 @@ TEST_CASE(
   CHECK_THAT(commands.done(import + "--vocabulary 3"), ContainsSubstring("n: 1 documents, 3 tokens"));
   CHECK_THAT(commands.refused(import + "--vocabulary 3"), ContainsSubstring("exists; --overwrite replaces it"));
   CHECK_THAT(commands.done(import + "--vocabulary 3 --overwrite"), ContainsSubstring("n: 1 documents, 3 tokens"));
+}
+
+TEST_CASE("text commands: the index of samples is split by the rule that is asked for") {
+  const TextCommands commands;
+  testing::write_text(commands.at("in"), "one\n\ntwo\n\nthree\n\nfour\n\nfive\n");
+  commands.done("preprocess --text --separator '' --tokenizer-type bytes --input " + commands.at("in") +
+                " --output-prefix " + commands.at("p"));
+  const auto last_of_training = [&](const std::string& flag) {
+    const fs::path out = commands.at("index" + flag.substr(std::min(flag.size(), std::size_t{8})));
+    commands.done("index " + commands.at("p_text_document") + " --seq-length 4 --split 1,1,0 --samples 3,0,0 --out " +
+                  out.string() + flag);
+    for (const auto& entry : fs::directory_iterator(out))
+      if (entry.path().filename().string().find("doc_idx") != std::string::npos)
+        return std::ranges::max(numbers_of_npy(entry.path()));
+    return -1;
+  };
+  // A half of five documents is two to the core, and three to Megatron of 2022, which rounds and then moves the bounds.
+  CHECK(last_of_training(" --rule=core") == 1);
+  CHECK(last_of_training(" --rule=legacy") == 2);
+  CHECK(last_of_training("") == 2);
 }
 
 TEST_CASE("text commands: nanoGPT's tokens are imported") {

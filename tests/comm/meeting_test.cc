@@ -389,6 +389,24 @@ TEST_CASE("meeting: a name is resolved once a second at most, known or not") {
   }
 }
 
+TEST_CASE("meeting: a rank whose time is over still hears what rank 0 says, whose time began later") {
+  MeetingPort port(kHere, 0);
+  std::string heard;
+  std::thread early([&heard, number = port.port()] {
+    try {
+      Meeting(attendee(1, 3), at(number), options(1.5));
+    } catch (const ErrorReportedByAnotherRank&) {
+      heard = "told elsewhere";
+    } catch (const Error& error) {
+      heard = error.what();
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(900));
+  CHECK_THROWS_WITH(Meeting(attendee(0, 3), std::move(port), options(1.5)), ContainsSubstring("rank 2"));
+  early.join();
+  CHECK(heard == "told elsewhere");
+}
+
 TEST_CASE("meeting: an address of another host, and a port that is taken") {
   CHECK_THROWS_WITH(MeetingPort("192.0.2.1", 0), ContainsSubstring("192.0.2.1 is no address of "));
   CHECK_THROWS_WITH(MeetingPort("no.such.host.invalid", 0), ContainsSubstring("cannot be resolved"));
@@ -397,6 +415,27 @@ TEST_CASE("meeting: an address of another host, and a port that is taken") {
                     concat("the meeting: port ", port.port(),
                            " of 127.0.0.1 is taken by another process; set MASTER_PORT to a free one"));
   CHECK(port.text() == concat("127.0.0.1:", port.port()));
+}
+
+TEST_CASE("meeting: a port is free again at once, while connections of the job before still fade") {
+  int number = 0;
+  {
+    const Socket before(::socket(AF_INET, SOCK_STREAM, 0));
+    const int on = 1;
+    REQUIRE(::setsockopt(before.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);
+    sockaddr_in place{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+    socklen_t size = sizeof place;
+    auto* const address = reinterpret_cast<sockaddr*>(&place);
+    REQUIRE(::bind(before.get(), address, size) == 0);
+    REQUIRE(::listen(before.get(), 1) == 0);
+    REQUIRE(::getsockname(before.get(), address, &size) == 0);
+    number = ntohs(place.sin_port);
+    const Socket client(::socket(AF_INET, SOCK_STREAM, 0));
+    REQUIRE(::connect(client.get(), address, size) == 0);
+    // Who closes first keeps the address for a minute (TIME_WAIT).
+    const Socket accepted(::accept(before.get(), nullptr, nullptr));
+  }
+  CHECK(error_of([&] { MeetingPort(kHere, number); }) == "");
 }
 
 TEST_CASE("meeting: rank 0 listens at all addresses of its host, or says which ports are taken") {

@@ -326,6 +326,22 @@ TEST_CASE("zarr: a fill value is a number, a word or the bits of a float") {
   CHECK(std::isnan(filled_with("\"0x7fc00000\"")));
 }
 
+TEST_CASE("zarr: chunks of version 3 are named as their encoding says, with its own separator if none is given") {
+  // 4 x 6 values in one chunk, of which the array has 3 x 4.
+  const std::string chunk("\x00\x01\x02\x03\xff\xff\x0a\x0b\x0c\x0d\xff\xff\x14\x15\x16\x17", 16);
+  for (const auto& [encoding, name] :
+       {std::pair(R"("default", "configuration": {"separator": "/"})", "c/0/0"), std::pair(R"("default")", "c/0/0"),
+        std::pair(R"("default", "configuration": {"separator": "."})", "c.0.0"), std::pair(R"("v2")", "0.0"),
+        std::pair(R"("v2", "configuration": {"separator": "/"})", "0/0")}) {
+    INFO(encoding);
+    const Folder folder;
+    folder.write("zarr.json", replaced(version_3(R"({"name": "bytes"})"),
+                                       R"("default", "configuration": {"separator": "/"})", encoding));
+    folder.write(name, chunk + std::string(8, '\xff'));
+    CHECK(read(folder) == kValues);
+  }
+}
+
 TEST_CASE("zarr: the chunks of a shard are found by its index, at its end or its start") {
   const Folder folder;
   const auto [chunks, index] = shard();

@@ -71,6 +71,7 @@ std::string write_truth(const std::string& path, const TruthFile& truth = {}) {
 struct ForecastFile {
   Numbers starts = {0, 36, 210}, leads = {12, 6};  // not in order
   std::string unit = "kelvin", units_of_time = "hours since 2020-02-20";
+  std::string other = "cape";  // a channel that the truth does not have
   int first_row = 0, rows = 4;
   bool northwards = true, has_winds = true;
   double first_longitude = -180;
@@ -101,7 +102,7 @@ std::string write_forecast_file(const std::string& path, const ForecastFile& f =
     write("10m_u_component_of_wind", 0);
     write("10m_v_component_of_wind", -279);
   }
-  out.variable("cape", {"time", "prediction_timedelta", "longitude", "latitude"}, [](auto&) { return 0; });
+  out.variable(f.other, {"time", "prediction_timedelta", "longitude", "latitude"}, [](auto&) { return 0; });
   out.file.write_attribute("2m_temperature", "units", f.unit);
   out.file.close();
   return path;
@@ -319,6 +320,9 @@ TEST_CASE("scoring: what does not fit is refused with both") {
              ContainsSubstring("x.nc has no channel u10, which "));
   CHECK_THAT(refusal({.forecasts = {forecast, of({.starts = {6}, .unit = "degC"})}, .truth = {truth}}),
              ContainsSubstring("x.nc: channel t2m is in degC, but in kelvin in "));
+  CHECK_THAT(
+      refusal({.forecasts = {forecast, of({.starts = {6}, .unit = "degC", .other = "10m_gust"})}, .truth = {truth}}),
+      ContainsSubstring("x.nc: channel t2m is in degC, but in kelvin in "));
   CHECK_THAT(refusal({.forecasts = {of({.starts = {2000}})}, .truth = {truth}}),
              ContainsSubstring("no forecast has a truth: they start from 2020-05-13T08:00 to 2020-05-13T08:00, and the "
                                "truth of " +

@@ -194,6 +194,11 @@ TEST_CASE("foreign weights: what is no GPT is refused, and rows of the table are
   CHECK(longer.back() == 0);
   set_vocabulary_rows(weights, 5);
   CHECK(same(weights, small_gpt()));
+
+  weights["head.weight"] = weights.at("wte.weight");  // a head of its own has as many
+  set_vocabulary_rows(weights, 6);
+  CHECK(weights.at("head.weight").info.shape[0] == 6);
+  CHECK(values_of(weights.at("head.weight")) == longer);
 }
 
 TEST_CASE("foreign weights: a folder's parts are read together, and an index that names none is refused") {

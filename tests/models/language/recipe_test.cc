@@ -150,6 +150,10 @@ TEST_CASE("language recipe: weights of another tokenizer are refused, and the ta
   const TextInfo info = text_info_from(weights.settings);
   CHECK(info.vocabulary == 5);
   CHECK(tokenizer_of({}, info)->decode(std::vector<std::int32_t>{4, 3}) == "äx");
+  TextInfo of_another = info;
+  of_another.fingerprint = "0";
+  CHECK(testing::error_of([&] { tokenizer_of({}, of_another); }) ==
+        "the weights were trained with another tokenizer characters: its fingerprint is 0, not " + info.fingerprint);
   const auto description = [](std::int64_t vocabulary, std::int64_t seq_length) {
     TextInfo some{.vocabulary = vocabulary, .seq_length = seq_length, .tokenizer = "bytes", .fingerprint = "1"};
     some.characters = "c";

@@ -185,6 +185,20 @@ TEST_CASE("data stats: a range in steps or dates, some channels, and the distanc
   check_error(in_shell(stats + "--channels t2n"), "has no channel t2n; did you mean t2m?");
 }
 
+TEST_CASE("a list behind a flag is one word: what follows is another argument") {
+  const Scratch folder;
+  const std::string out = " --out " + folder / "out.nc" + " ";
+  for (const std::string& command : std::vector<std::string>{
+           "data stats" + out + "--channels t2m,u10", "data climatology" + out + "--channels t2m,u10",
+           "data convert" + out + "--channels t2m,u10", "data index" + out + "--seq-length 4 --samples 1,0,0",
+           "score --truth nothing --channels t2m,u10", "score --truth nothing --truth-channels t2m,u10"}) {
+    const Outcome outcome = in_shell(command + " no_such_file");
+    INFO(outcome.err);
+    CHECK(outcome.status == 1);
+    CHECK_THAT(outcome.err, !ContainsSubstring("required") && ContainsSubstring(" no"));
+  }
+}
+
 TEST_CASE("data convert says what it writes, and goes on only with what was begun") {
   const Scratch scratch;
   const std::string synth = "data synth --train-years 2 --steps-per-year 6 --grid 3x4 --out ";

@@ -234,7 +234,8 @@ TEST_CASE("run sweep: more jobs than GPUs share them in turn, and the table tell
 
 TEST_CASE("run sweep: a child has this process's variables but for its own, and nothing to read") {
   const testing::TemporaryFolder folder;
-  const testing::EnvironmentVariable longer("ISOBAR_TEST_OWN_TOO", "kept"), own("ISOBAR_TEST_OWN", "before");
+  const testing::EnvironmentVariable longer("ISOBAR_TEST_OWN_TOO", "kept"), own("ISOBAR_TEST_OWN", "before"),
+      shorter("ISOBAR_TEST_OW", "and"), letter("Q", "this");
   const auto status_of = [&](const std::string& script) {
     ChildProcess child(
         {.command = {"/bin/sh", "-c", script}, .log = folder / "log", .environment = {"ISOBAR_TEST_OWN=after"}});
@@ -245,10 +246,10 @@ TEST_CASE("run sweep: a child has this process's variables but for its own, and 
     child.stop();                    // it has ended: nothing is told
     return status.value_or(-1);
   };
-  CHECK(status_of("env | grep -c ISOBAR_TEST_OWN=; echo $ISOBAR_TEST_OWN $ISOBAR_TEST_OWN_TOO; cat; echo end >&2") ==
-        0);
+  CHECK(status_of("env | grep -c ISOBAR_TEST_OWN=; echo $ISOBAR_TEST_OWN $ISOBAR_TEST_OWN_TOO $ISOBAR_TEST_OW $Q; cat; "
+                  "echo end >&2") == 0);
   CHECK(WEXITSTATUS(status_of("exit 3")) == 3);
-  CHECK(read_file(folder / "log") == "1\nafter kept\nend\n");
+  CHECK(read_file(folder / "log") == "1\nafter kept and this\nend\n");
 }
 
 TEST_CASE("run sweep: an error in the sweep itself leaves no process") {

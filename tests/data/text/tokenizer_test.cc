@@ -96,6 +96,9 @@ TEST_CASE("tokenizer options: a type, and the files that it needs") {
   CHECK_THROWS_WITH(open({.vocab_file = files.vocab()}), "tokenizer gpt2_bpe needs --merge-file");
   CHECK_THROWS_WITH(open({.merge_file = files.merges()}), "tokenizer gpt2_bpe needs --vocab-file");
   CHECK_THROWS_WITH(open({.type = "characters"}), "tokenizer characters needs --tokenizer-model");
+  CHECK_THROWS_WITH(open({.type = "bytes", .model = "x"}), "--tokenizer-model means nothing to tokenizer bytes");
+  CHECK_THROWS_WITH(open({.type = "gpt2_bpe", .vocab_file = "v", .merge_file = "m", .model = "x"}),
+                    "--tokenizer-model means nothing to tokenizer gpt2_bpe");
   CHECK_THROWS_WITH(open({.type = "bytes", .merge_file = "x"}), "--merge-file means nothing to tokenizer bytes");
   CHECK_THROWS_WITH(
       open({.type = "SentencePieceTokenizer"}),

@@ -540,11 +540,11 @@ TEST_CASE("text data: the sets of a split, of paths of their own, of a blend, an
 TEST_CASE("text data: all that decides the training samples decides their checksum, and nothing else does") {
   const testing::TemporaryFolder folder;
   constexpr std::int32_t kEod = 9;
-  // Ten documents of six tokens; their first and their last tokens stand at the ends of the file.
+  constexpr int kDocuments = 1000;  // of six tokens; 4096 tokens are looked at from either end
   const auto write = [&](const std::string& name, std::int32_t first, std::int32_t last) {
     TokenWriter writer(folder / name, TokenType::u16, ExistingFile::refused);
-    for (int d = 0; d < 10; ++d) {
-      writer.add_sequence(Lengths{d == 0 ? first : 1, 2, 3, 4, d == 9 ? last : 5, kEod});
+    for (int d = 0; d < kDocuments; ++d) {
+      writer.add_sequence(Lengths{d == 0 ? first : 1, 2, 3, 4, d == kDocuments - 1 ? last : 5, kEod});
       writer.end_document();
     }
     writer.finish({});

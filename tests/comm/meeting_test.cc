@@ -556,6 +556,7 @@ TEST_CASE("meeting: who leaves and waits in vain for the others names them, as i
   entering.join();
   const std::string sentence = "rank 1: rank 0 has not come to the end of the run, within 0.5 s";
   CHECK(error_of([&] { second.leave(); }) == sentence);
+  while (!first->has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // it hears it last
   CHECK(first->failure() == sentence);
 }
 

@@ -212,6 +212,11 @@ def case_meeting(options, folder):
     late = run(["env", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1", f"MASTER_PORT={port}",
                 *runs.command("wrong", "--backend", "nccl", "--comm-timeout", "2")])
     check_one_sentence(late, "rank 1 has not come to the meeting")
+    # Rank 0 listens at the interface that the user names, and not at the others of its host.
+    late = run(["env", "RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=192.0.2.1", f"MASTER_PORT={port}",
+                "ISOBAR_INTERFACE=lo", *runs.command("wrong", "--backend", "nccl", "--comm-timeout", "1")])
+    check_one_sentence(late, f"rank 1 has not come to the meeting at 127.0.0.1:{port} within 1 s",
+                       "192.0.2.1 is no address of")
 
 
 def case_faults(options, folder):

@@ -408,8 +408,10 @@ TEST_CASE("meeting: a rank whose time is over still hears what rank 0 says, whos
 }
 
 TEST_CASE("meeting: an address of another host, and a port that is taken") {
-  CHECK_THROWS_WITH(MeetingPort("192.0.2.1", 0), ContainsSubstring("192.0.2.1 is no address of "));
-  CHECK_THROWS_WITH(MeetingPort("no.such.host.invalid", 0), ContainsSubstring("cannot be resolved"));
+  CHECK_THROWS_WITH(MeetingPort("192.0.2.1", 0), concat("the meeting: 192.0.2.1 is no address of ", host_name(),
+                                                        ", where rank 0 is; set MASTER_ADDR to one"));
+  CHECK_THROWS_WITH(MeetingPort("no.such.host.invalid", 0),
+                    "the meeting: the address of rank 0, no.such.host.invalid, cannot be resolved");
   const MeetingPort port(kHere, 0);
   CHECK_THROWS_WITH(MeetingPort(kHere, port.port()),
                     concat("the meeting: port ", port.port(),
@@ -529,6 +531,22 @@ TEST_CASE("meeting: a death is told by rank 0 as soon as it is known, and by nob
   CHECK(tellers == 0);
 }
 
+TEST_CASE("meeting: who leaves waits for a rank that works alone, though its own time is over several times") {
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  std::optional<Meeting> first;
+  std::thread entering([&] { first.emplace(attendee(0, 2), std::move(port), options()); });
+  Meeting second(attendee(1, 2), at(number), options(0.2));
+  entering.join();
+  first->begin_work("writing a checkpoint", kAnyTime);
+  std::string end = "it still waits";
+  std::thread leaving([&] { end = error_of([&] { second.leave(); }, "it has left"); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  first->leave();
+  leaving.join();
+  CHECK(end == "it has left");
+}
+
 TEST_CASE("meeting: who leaves and waits in vain for the others names them, as in any call") {
   MeetingPort port(kHere, 0);
   const int number = port.port();
@@ -538,6 +556,7 @@ TEST_CASE("meeting: who leaves and waits in vain for the others names them, as i
   entering.join();
   const std::string sentence = "rank 1: rank 0 has not come to the end of the run, within 0.5 s";
   CHECK(error_of([&] { second.leave(); }) == sentence);
+  while (!first->has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // it hears it last
   CHECK(first->failure() == sentence);
 }
 
@@ -940,24 +959,34 @@ TEST_CASE("meeting: whose time is over a little later than another's gets the sa
 }
 
 TEST_CASE("meeting: a process that does not end of itself is ended, the teller with the sentence") {
+  using Clock = std::chrono::steady_clock;
   std::mutex mutex;
   std::vector<std::optional<std::string>> resorts(2);
+  std::vector<Clock::time_point> ended(2);
+  bool has_heard = false;  // rank 1, that the user has been told
   MeetingPort port(kHere, 0);
   const int number = port.port();
+  Clock::time_point begin;
   const auto take_part = [&](int rank) {
     MeetingOptions mine = options();
-    mine.grace_seconds = 0.2;
+    mine.grace_seconds = 0.4;
     mine.force_exit = [&, rank](const std::string& sentence) {
       const std::lock_guard lock(mutex);
-      std::optional<std::string>& first = resorts[static_cast<std::size_t>(rank)];  // it would have ended the process
-      if (!first) first = sentence;
+      const auto who = static_cast<std::size_t>(rank);
+      if (resorts[who]) return;  // the first call would have ended the process
+      resorts[who] = sentence;
+      ended[who] = Clock::now();
     };
     std::optional<Meeting> meeting;
     if (rank == 0)
       meeting.emplace(attendee(0, 2), std::move(port), mine);
     else
       meeting.emplace(attendee(1, 2), at(number), mine);
-    if (rank == 1) meeting->fail("no memory");
+    if (rank == 1) {
+      begin = Clock::now();
+      meeting->fail("no memory");
+      has_heard = meeting->is_reported(kLong);
+    }
     while (true) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       const std::lock_guard lock(mutex);
@@ -969,6 +998,9 @@ TEST_CASE("meeting: a process that does not end of itself is ended, the teller w
   other.join();
   CHECK(resorts[0] == "rank 1: no memory");
   CHECK(resorts[1] == "");
+  CHECK(has_heard);
+  CHECK(ended[0] - begin >= std::chrono::milliseconds(400));
+  CHECK(ended[1] - begin >= std::chrono::milliseconds(600));  // half as long again, so that the teller goes first
 }
 
 TEST_CASE("meeting: messages are cut out of a stream, and what is too long or damaged is refused") {
@@ -1154,6 +1186,18 @@ TEST_CASE("meeting: ranks do not believe who does not know the key, nor wait for
   }
 }
 
+TEST_CASE("meeting: a rank that finds the rank 0 of another job says so") {
+  MeetingPort port(kHere, 0);
+  const int number = port.port();
+  std::thread rank_0([&] { Meeting(attendee(0, 2), std::move(port), options()).leave(); });
+  MeetingOptions other = options(0.2);
+  other.key = "another job";
+  CHECK(error_of([&] { Meeting(attendee(1, 2), at(number), other); }) ==
+        concat("rank 1: no meeting at 127.0.0.1:", number, " within 0.2 s: who listens there is not of this job"));
+  Meeting(attendee(1, 2), at(number), options()).leave();
+  rank_0.join();
+}
+
 TEST_CASE("meeting: rank 0 takes the first free one of some ports, and the others look at all") {
   const MeetingPort taken("", 0);
   MeetingPort port("", taken.port(), 3);
@@ -1284,6 +1328,27 @@ TEST_CASE("meeting: where rank 0 is gone, ranks far behind it leave it to others
   };
   CHECK(silent(7, {1, 5, 6}, [](int) { return "boot"; }) == std::vector<int>{5, 6});
   CHECK(silent(5, {3, 4}, [](int rank) { return "boot" + std::to_string(rank); }) == std::vector<int>{3, 4});
+}
+
+// Three seconds after one another. Where each process ends by itself the fourth would tell after one second.
+TEST_CASE("meeting: where the teller ends all others, they leave it the time for that") {
+  std::atomic<int> ready = 0, decided = 0;
+  bool first_tells = false, last_tells = false;
+  meet(
+      4,
+      [&](Meeting& meeting, int rank) {
+        ++ready;
+        while (ready < 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (rank == 0) return;
+        while (!meeting.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (rank == 1) first_tells = meeting.must_report(kLong);
+        if (rank == 3) last_tells = meeting.must_report(1.5);
+        ++decided;
+        while (decided < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      },
+      [](RankDescription& me) { me.host_identity = "boot"; }, kLong, {}, /*reporter_ends_all=*/true);
+  CHECK(first_tells);
+  CHECK_FALSE(last_tells);
 }
 
 TEST_CASE("meeting: a rank that ends when all have left has not died") {

@@ -267,7 +267,12 @@ TEST_CASE("loader: impossible batches are refused") {
                     ContainsSubstring("a batch of 12 samples is larger than the 10 samples"));
   CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.cut = {.batch = 2, .rank = 3, .ranks = 3}}),
                     ContainsSubstring("rank 3 is not one of 3"));
-  CHECK_THROWS_AS(Loader(dataset, Sampler(samples, true), {.cut = {.batch = 0}}), Error);
+  CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.cut = {.batch = 0}}),
+                    "a batch needs at least one sample and one part, not 0 and 1");
+  CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.cut = {.batch = 4, .parts = 0}}),
+                    "a batch needs at least one sample and one part, not 4 and 0");
+  CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.cut = {.batch = 2, .rank = -1, .ranks = 3}}),
+                    "rank -1 is not one of 3");
   CHECK_THROWS_WITH(Loader(dataset, Sampler(9, true), {}),
                     ContainsSubstring("a sampler of 9 samples is not for the 10"));
   CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.workers = -1}),

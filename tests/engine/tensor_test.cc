@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/ops.h"
@@ -93,6 +94,14 @@ TEST_CASE("only leaves and what ops make have an id, and each its own", "[tensor
   CHECK(a.detach().leaf() == nullptr);
   CHECK_THROWS_WITH(make_leaf(x, Tensor::zeros({5}, DType::fp32, Device{})),
                     "a leaf of shape [2, 3] with a gradient of shape [5]");
+  // A part or a copy that the tape would not know of has to be asked for.
+  const std::string end = " of a tracked tensor [2, 3] gets no gradient: take it of detach() where that is meant";
+  CHECK_THROWS_WITH(a.slice(0, {6}), "a slice" + end);
+  CHECK_THROWS_WITH(a.to(DType::fp64), "a copy in another dtype" + end);
+  CHECK_THROWS_WITH(a.to(meta_like(DeviceKind::cpu)), "a copy on another device" + end);
+  CHECK(a.to(DType::fp32).id() == a.id());
+  CHECK(a.to(Device{}).id() == a.id());
+  CHECK_FALSE(a.detach().to(DType::fp64).tracked());
 }
 
 TEST_CASE("a dtype that an op does not have is an error", "[tensor]") {

@@ -249,7 +249,14 @@ TEST_CASE("data info: statistics of a crop beside the data are told, not refused
   testing::write_fields(path, {4, 2, 8, 6});
   const FieldSeries crop({.paths = {path}, .height = 6, .width = 6});
   write_statistics(compute_statistics(crop), 6, 6, folder.path().string());
-  CHECK_THAT(describe_data(folder.path().string()), ContainsSubstring("  time means: 2 x 6 x 6, of a crop"));
+  CHECK_THAT(describe_data(folder.path().string()),
+             ContainsSubstring("  time means: 2 x 6 x 6, of a crop: they fit img_size up to [6,6]\n"));
+  write_statistics(compute_statistics(FieldSeries({.paths = {path}, .height = 8, .width = 5})), 8, 5,
+                   folder.path().string());
+  CHECK_THAT(describe_data(folder.path().string()),
+             ContainsSubstring("  time means: 2 x 8 x 5, of a crop: they fit img_size up to [8,5]\n"));
+  write_statistics(compute_statistics(FieldSeries({.paths = {path}})), 8, 6, folder.path().string());
+  CHECK_THAT(describe_data(folder.path().string()), ContainsSubstring("  time means: 2 x 8 x 6 or larger\n"));
 }
 
 TEST_CASE("data info: statistics of other variables than the data's are refused") {

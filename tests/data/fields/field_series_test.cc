@@ -649,3 +649,17 @@ TEST_CASE("dataset: what is asked for in vain is named, with the key that asks")
   CHECK(series_refusal({.paths = {folder / "no*.h5"}}) == std::string(folder / "no*.h5") + " matches no file");
   CHECK(FieldSeries({.paths = {folder / "[no]*e[dr].h5"}, .channels = {"t2m"}, .choose = true}).file_count() == 2);
 }
+
+TEST_CASE("dataset: dates need files whose names are in the order of their years") {
+  const testing::TemporaryFolder folder;
+  write_fields(folder / "a1980.h5", {366, 1, 1, 1});
+  write_fields(folder / "b1979.h5", {365, 1, 1, 1});
+  write_fields(folder / "c1981.h5", {365, 1, 1, 1});
+  using Dates = std::array<std::string, 2>;
+  const std::string first = folder / "a1980.h5", second = folder / "b1979.h5", third = folder / "c1981.h5";
+  CHECK(series_refusal({.paths = {folder.path()}, .range = Dates{"1979-03-01", "1979-04-01"}, .range_key = "r"}) ==
+        "r [1979-03-01, 1979-04-01] are dates, but " + first + " comes before " + second +
+            " by name, and not by the years in their names");
+  const FieldSeries ordered({.paths = {second, first, third}, .range = Dates{"1980-12-31", "1981-01-01"}});
+  CHECK(ordered.range() == StepRange{365 + 365, 365 + 366 + 1});
+}

@@ -2,7 +2,9 @@
 #include "data/fields/split.h"
 
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -145,4 +147,22 @@ TEST_CASE("split: a lead time is a number of minutes, hours or days, and of whol
                     "config key lead_time is 6h, but the time from step to step of " + untimed + " is unknown: set dt");
   CHECK_THROWS_WITH(steps_of_lead_time("6h", none, "valid_leads"),
                     "config key valid_leads has 6h, but the time from step to step of " + untimed + " is unknown");
+}
+
+TEST_CASE("split: a run that goes on may find its data elsewhere, and one of before a key has what was done then") {
+  SplitOptions split;
+  std::set<std::string> free, paths;
+  std::map<std::string, std::string> older;
+  for (const Key& key : split.keys().keys) {
+    if (key.may_change_on_resume) free.insert(key.name);
+    if (key.is_path) paths.insert(key.name);
+    if (!key.older_value.empty()) older[key.name] = key.older_value;
+  }
+  const std::set<std::string> data{"train_data_path",   "valid_data_path",  "test_data_path",
+                                   "global_means_path", "global_stds_path", "time_means_path"};
+  CHECK(paths == data);
+  std::set<std::string> all = data;
+  all.insert("test_range");  // a third set, which a run is not trained by
+  CHECK(free == all);
+  CHECK(older == std::map<std::string, std::string>{{"allow_overlap", "true"}, {"span_files", "false"}});
 }

@@ -41,8 +41,10 @@ TEST_CASE("statistics: what fields cannot be divided by is refused by channel") 
   CHECK_NOTHROW(check_deviations({1e-30, 5}, "DIR"));
   CHECK_THROWS_WITH(check_deviations({1, 0}, "DIR"),
                     "DIR: the standard deviation of channel 1 is 0; it must be positive");
-  CHECK_THROWS_WITH(check_deviations({1e-42}, "DIR"),
-                    ContainsSubstring("DIR: the standard deviation of channel 0 is "));
+  CHECK_THROWS_WITH(check_deviations({1, 1e-42}, "DIR"),
+                    ContainsSubstring("DIR: the standard deviation of channel 1 is ") &&
+                        ContainsSubstring("; nothing can be divided by that in fp32"));
+  CHECK_NOTHROW(check_deviations({std::numeric_limits<float>::min()}, "DIR"));
 }
 
 TEST_CASE("statistics: ragged years with a large mean, against long double, for any number of threads") {
@@ -315,4 +317,17 @@ TEST_CASE("scores: where no point is missing, a mask changes no bit") {
   CHECK(masked.rmse() == plain.rmse());
   CHECK(masked.mean_sample_rmse() == plain.mean_sample_rmse());
   CHECK(masked.acc() == plain.acc());
+}
+
+TEST_CASE("statistics: differences need a point that is there in both steps of a pair") {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "2001.h5";
+  // The first point is there in one step, the second one in the other.
+  testing::write_labelled_fields(path, {2, 2, 1, 2}, {.names = {"t2m", "sst"}, .hours = {0, 6}},
+                                 {1, 2, 3, kNan, 4, 5, kNan, 6});
+  const FieldSeries series({.paths = {path}, .missing = {"sst"}});
+  CHECK_THROWS_WITH(compute_statistics(series, 2, 1 << 20, TimeDifferences::computed),
+                    path + ": channel sst has no point that is there in both steps of a pair");
+  CHECK(compute_statistics(series, 2).time_means == std::vector<double>{2.5, 3.5, 3, 6});
 }

@@ -129,6 +129,12 @@ TEST_CASE("units: powers are read wherever they stand") {
   CHECK_FALSE(same_unit("s", "m"));
   CHECK_FALSE(same_unit("", "m"));
   CHECK(same_unit("", "1"));
+  for (const auto& [sign, plain] : std::vector<std::pair<std::string, std::string>>{
+           {"m²", "m2"}, {"m³", "m3"}, {"m⁴", "m4"}, {"m⁻²", "m-2"}, {"W⋅m⁻²", "W m-2"}, {"m² s⁻²", "m2 s-2"}}) {
+    INFO(sign);
+    CHECK(same_unit(sign, plain));
+  }
+  CHECK_FALSE(same_unit("m³", "m²"));
   CHECK(same_unit("m^99", "m^120"));  // a power is at most 99
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "data/fields/constants.h"
+#include "data/fields/describe.h"
 #include "data/fields/field_axes.h"
 #include "data/fields/field_series.h"
 #include "data/fields/packing.h"
@@ -514,4 +515,55 @@ TEST_CASE("constants: carried ones are taken on their own grid, and a file that 
     CHECK(read_constants(here, series, other)[0].values.size() == 12);
     CHECK_THROWS_WITH(read_constants(missing, series, other), gone + " does not exist");
   }
+}
+
+TEST_CASE("data info: variables that are no channel, and preliminary data, are told") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.nc";
+  const auto told = [&](const Names& experiments) {
+    TestFile out(path);
+    out.usual_axes();
+    out.axis("depth", {0.1, 0.5}, "m");
+    const auto one = [](std::map<std::string, int>&) { return 1; };
+    out.variable("t2m", {"time", "latitude", "longitude"}, one);
+    out.variable("stl", {"time", "depth", "latitude", "longitude"}, one);
+    out.variable("orography", {"latitude", "longitude"}, one);
+    if (!experiments.empty()) out.file.write("expver", experiments);
+    out.file.close();
+    return describe_data(path);
+  };
+  const std::string left_out =
+      "  no channel: orography does not change with time\n  no channel: stl has 2 entries on its axis 'depth'\n";
+  CHECK_THAT(told({"0001", "0005", "0005"}),
+             ContainsSubstring("  time step: 6 hours\n  expver: 2 of 3 steps are preliminary (expver 5), the first of "
+                               "2001-01-01T06:00\n" +
+                               left_out));
+  CHECK_THAT(told({"0001", "0001", "0001"}), ContainsSubstring("  expver: no step is preliminary\n" + left_out));
+  const std::string untold = told({});
+  CHECK_THAT(untold, ContainsSubstring(left_out));
+  CHECK(untold.find("expver") == std::string::npos);
+}
+
+TEST_CASE("variables: forecasts that are no sequence, and levels that are not told, are left out with the reason") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.nc";
+  TestFile out(path);
+  out.usual_axes();
+  out.axis("step", {6, 12}, "hours");
+  out.axis("lead_time", {1, 2}, "moons");
+  out.file.write("plev", Names{"low", "high"});
+  out.extents["plev"] = 2;
+  const auto one = [](std::map<std::string, int>&) { return 1; };
+  out.variable("sp", {"time", "latitude", "longitude"}, one);
+  out.variable("t2m", {"time", "step", "latitude", "longitude"}, one);
+  out.variable("u10", {"lead_time", "latitude", "longitude"}, one);
+  out.variable("v", {"time", "plev", "latitude", "longitude"}, one);
+  out.file.close();
+  const FieldSeries series({.paths = {path}});
+  CHECK(series.channel_names() == Names{"sp"});
+  CHECK(series.file(0).left_out() ==
+        Names{"t2m has 2 entries on its axis 'step' and 3 on 'time': only one start, or one lead, is a sequence of "
+              "steps",
+              "u10 has 2 entries on its axis 'lead_time', whose times it does not tell",
+              "v has an axis 'plev' whose levels the file does not tell"});
 }

@@ -244,6 +244,27 @@ TEST_CASE("netcdf3: attributes are texts and numbers") {
   CHECK_THAT(Written(header.string()).refusal(), ContainsSubstring("an attribute has 4294967295 values"));
 }
 
+TEST_CASE("netcdf3: the numbers of every version, each with its name") {
+  const struct {
+    int type;
+    std::string bytes;
+    double value;
+    std::string name;
+  } cases[] = {{1, "\xfe", -2, "8-bit integer"},
+               {3, "\xff\xfd", -3, "16-bit integer"},
+               {4, "\xff\xff\xff\xfc", -4, "32-bit integer"},
+               {5, std::string("\xc0\x20\0\0", 4), -2.5, "32-bit float"},
+               {6, std::string("\xc0\x04\0\0\0\0\0\0", 8), -2.5, "64-bit float"}};
+  for (const auto& [type, bytes, value, name] : cases)
+    for (const int version : {1, 2, 5}) {
+      Header header{.version = version, .vars = {{"v", {}, type}}};
+      place(header, {8});
+      const Written written(header.string() + bytes);
+      CHECK(read(written.open(), 0, {}, {}) == std::vector<double>{value});
+      CHECK(written.open().variables()[0].info.type_name == name);
+    }
+}
+
 TEST_CASE("netcdf3: bytes have a sign, and the records of all variables together fit into 63 bits") {
   Header header{.version = 5, .dims = {{"t", 0}, {"x", std::uint64_t{1} << 62}}, .vars = {{"b", {}, kByte}}};
   place(header, {1});

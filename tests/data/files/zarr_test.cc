@@ -459,3 +459,47 @@ TEST_CASE("zarr: groups may lie in one another up to a depth") {
   CHECK(folder.refusal() ==
         (fs::path(folder.path()) / place).parent_path().parent_path().string() + " lies deeper than 32 groups");
 }
+
+TEST_CASE("zarr: numbers of every type are read, in both orders of their bytes, by the names of both versions") {
+  struct Type {
+    std::string name, code;  // of version 3 and of version 2
+    int bytes;
+    std::uint64_t bits;  // of the first number; the second one is 3
+    double value;
+    std::uint64_t bits_of_three = 3;
+  };
+  const std::vector<Type> types{{"int8", "i1", 1, 0xfe, -2},
+                                {"uint8", "u1", 1, 0xfe, 254},
+                                {"int16", "i2", 2, 0xfffd, -3},
+                                {"uint16", "u2", 2, 0xfffd, 65533},
+                                {"int32", "i4", 4, 0xfffffffc, -4},
+                                {"uint32", "u4", 4, 0xfffffffc, 4294967292.0},
+                                {"int64", "i8", 8, 0xfffffffffffffffb, -5},
+                                {"uint64", "u8", 8, 0xf000000000000000, 0xf000000000000000},
+                                {"float16", "f2", 2, 0xc100, -2.5, 0x4200},
+                                {"float32", "f4", 4, 0xc0200000, -2.5, 0x40400000},
+                                {"float64", "f8", 8, 0xc004000000000000, -2.5, 0x4008000000000000}};
+  for (const Type& type : types)
+    for (const bool is_big : {false, true}) {
+      CAPTURE(type.name, is_big);
+      std::string first = little_endian(type.bits, type.bytes), second = little_endian(type.bits_of_three, type.bytes);
+      if (is_big) {
+        std::ranges::reverse(first);
+        std::ranges::reverse(second);
+      }
+      const Folder third, other;
+      third.write("c/0", first + second);
+      third.write("zarr.json", R"({"zarr_format": 3, "node_type": "array", "shape": [2], "fill_value": 0,
+        "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [2]}}, "chunk_key_encoding": "default",
+        "data_type": ")" + type.name +
+                                   R"(", "codecs": [{"name": "bytes", "configuration": {"endian": ")" +
+                                   (is_big ? "big" : "little") + R"("}}]})");
+      CHECK(read(third) == std::vector<double>{type.value, 3});
+      other.write(".zgroup", R"({"zarr_format": 2})");
+      other.write("a/0", first + second);
+      other.write("a/.zarray", R"({"zarr_format": 2, "shape": [2], "chunks": [2], "order": "C", "compressor": null,
+        "filters": null, "fill_value": 0, "dtype": ")" +
+                                   std::string(is_big ? ">" : "<") + type.code + "\"}");
+      CHECK(read(other) == std::vector<double>{type.value, 3});
+    }
+}

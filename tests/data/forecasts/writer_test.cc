@@ -396,6 +396,28 @@ TEST_CASE("forecast files: axes and variables by the CF conventions, in both nam
   CHECK(plain.place(plain.variables[0], 1, 2, 0) == Extents{1, 2, 0, 0});
 
   const CfLayout levels = cf_layout("f.nc", contents, /*long_names=*/true);
+  const std::vector<CfAttributes> of_axes{
+      {{"standard_name", "time"},
+       {"long_name", "initial time of the forecast"},
+       {"units", "hours since 1970-01-01 00:00:00"},
+       {"calendar", "proleptic_gregorian"},
+       {"axis", "T"}},
+      {{"standard_name", "forecast_period"},
+       {"long_name", "time from the start to the forecast"},
+       {"units", "hours"},
+       {"dtype", "timedelta64[ns]"}},
+      {{"standard_name", "air_pressure"},
+       {"long_name", "pressure"},
+       {"units", "hPa"},
+       {"positive", "down"},
+       {"axis", "Z"}},
+      {{"standard_name", "latitude"}, {"long_name", "latitude"}, {"units", "degrees_north"}, {"axis", "Y"}},
+      {{"standard_name", "longitude"}, {"long_name", "longitude"}, {"units", "degrees_east"}, {"axis", "X"}}};
+  for (std::size_t a = 0; a < levels.axes.size(); ++a) CHECK((levels.axes[a].attributes == of_axes.at(a)));
+  CHECK((levels.attributes == CfAttributes{{"Conventions", "CF-1.8"},
+                                           {"title", "Forecast of a neural network"},
+                                           {"source", "isobar 0"},
+                                           {"history", "isobar forecast"}}));
   REQUIRE(levels.axes.size() == 5);
   CHECK(levels.axes[2].name == "level");
   CHECK(levels.axes[2].values == std::vector<double>{500, 850});

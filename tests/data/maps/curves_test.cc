@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "data/maps/pen.h"
+#include "data/maps/stroke_font.h"
 #include "data/maps/ticks.h"
 #include "kernels/common/check.h"
 #include "tests/harness/testing.h"
@@ -88,4 +90,40 @@ TEST_CASE("curves: colours begin again after six, and the y axis begins at zero 
   CHECK(std::abs(row_of({4, 8}, false) - 294) <= 1);
   CHECK(std::abs(row_of({4, 8}, true) - (496 - 404 * 6 / 8)) <= 1);
   CHECK(std::abs(row_of({-4, -8}, true) - (92 + 404 * 6 / 8)) <= 1);
+}
+
+TEST_CASE("curves: title, axes and legend say what is drawn, each in its place") {
+  const std::vector<Curve> curves{{"forecast", {0, 6}, {0, 4}, curve_color(0)},
+                                  {"persistence", {0, 6}, {4, 2}, curve_color(1)}};
+  const Image image = draw_curves({.title = "RMSE of t2m", .x = "hours", .y = "K", .from_zero = true}, curves);
+  // Whether the ink of a text is there.
+  const auto shows = [&](const std::string& text, double x, double y, const TextStyle& style) {
+    Image expected(image.width, image.height);
+    draw_text(expected, x, y, text, style);
+    for (std::size_t i = 0; i < expected.pixels.size(); ++i)
+      if (!(expected.pixels[i] == Rgb{255, 255, 255}) && !(expected.pixels[i] == image.pixels[i])) return false;
+    return true;
+  };
+  const TextStyle middle{.size = 11, .color = kInk, .align = Align::centre}, name{.size = 11, .color = kInk};
+  CHECK(shows("RMSE of t2m", 86, 36, {.size = 16, .weight = 1.25, .color = kInk}));
+  CHECK_FALSE(shows("RMSE of t2n", 86, 36, {.size = 16, .weight = 1.25, .color = kInk}));
+  CHECK(shows("hours", 478, 542, middle));
+  CHECK(shows("K", 86, 80, name));
+  const TextStyle tick{.size = 9.5, .color = kInk, .align = Align::centre};
+  CHECK(shows("0", 86, 516, tick));
+  CHECK(shows("6", 870, 516, tick));
+  CHECK(shows("4.0", 76, 96.5, {.size = 9.5, .color = kInk, .align = Align::right}));
+  // The legend ends at the right side of the plot; a line of 26 pixels and a gap of 8 stand before each name.
+  double x = 870;
+  for (const std::size_t i : {1, 0}) {
+    x -= text_width(curves[i].name, name);
+    CHECK(shows(curves[i].name, x, 80, name));
+    std::vector<int> columns;
+    for (int column = 0; column < image.width; ++column)
+      if (image.at(column, 75) == curves[i].color) columns.push_back(column);
+    REQUIRE_FALSE(columns.empty());
+    CHECK(std::abs(columns.front() - (x - 34)) <= 3);
+    CHECK(std::abs(columns.back() - (x - 8)) <= 3);
+    x -= 26 + 8 + 24;
+  }
 }

@@ -301,3 +301,54 @@ TEST_CASE("text files: lines are found wherever the pieces that are read end") {
     CHECK(lines == std::vector<std::int64_t>{1, 2, 3, 1, 2, 3});
   }
 }
+
+TEST_CASE("preprocess: a plain text's faults are told by the line of the file, whichever document they are in") {
+  Corpus corpus;
+  corpus.options.input.format = TextFormat::plain;
+  corpus.options.input.separator = "";
+  std::string path = corpus.input("ab\n\nc\nd\xff\n", "in.txt");
+  CHECK_THROWS_WITH(corpus.run(), path + ", line 4, byte 2 is not UTF-8 (--invalid replace puts U+FFFD there)");
+  corpus.options.tokenizer.type = "characters";
+  corpus.options.tokenizer.model = corpus.folder / "table.json";
+  testing::write_text(corpus.options.tokenizer.model, "{\"characters\": \"abc\\n\"}");
+  path = corpus.input("ab\n\nc\nb\n\nax", "in.txt");  // documents begin at lines 1, 3 and 6
+  CHECK_THROWS_WITH(corpus.run(),
+                    path + ", line 6: character U+0078 at byte 2 is not in " + corpus.options.tokenizer.model);
+}
+
+TEST_CASE("preprocess: what is said on the way is the documents and megabytes so far, if it is asked for") {
+  Corpus corpus;
+  std::string lines;
+  for (int i = 0; i < 13; ++i) lines += "{\"text\": \"" + std::string(100000, 'a') + "\"}\n";  // two blocks
+  corpus.input(lines);
+  corpus.options.workers = 1;
+  corpus.options.log_interval = 0;
+  corpus.run();
+  CHECK(corpus.said.empty());
+  corpus.options.log_interval = 13;
+  corpus.run();
+  REQUIRE(corpus.said.size() == 1);
+  CHECK_THAT(corpus.said[0], testing::Matches("13 documents, 1\\.3 MB of text, [0-9.]+ MB/s"));
+  corpus.options.log_interval = 14;
+  corpus.run();
+  CHECK(corpus.said.size() == 1);
+}
+
+TEST_CASE("preprocess: JSON may be 64 levels deep, and twenty of many keys are told") {
+  Corpus corpus;
+  const auto nested = [](int lists) {
+    const auto n = static_cast<std::size_t>(lists);
+    return "{\"b\": " + std::string(n, '[') + std::string(n, ']') + ", \"text\": \"a\"}\n";
+  };
+  corpus.input(nested(63));
+  CHECK(corpus.run().files[0].facts.documents == 1);
+  const std::string deep = corpus.input(nested(64));
+  CHECK_THROWS_WITH(corpus.run(), deep + ", line 1: is nested deeper than 64 levels");
+  std::string line, told;
+  for (int i = 10; i < 35; ++i) {
+    line += concat(i == 10 ? "{" : ", ", "\"k", i, "\": 0");
+    if (i < 30) told += concat(i == 10 ? "" : ", ", "\"k", i, '"');
+  }
+  const std::string many = corpus.input(line + "}\n");
+  CHECK_THROWS_WITH(corpus.run(), many + ", line 1: key \"text\" is missing; keys that exist: " + told);
+}

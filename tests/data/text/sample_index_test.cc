@@ -2,6 +2,7 @@
 #include "data/text/sample_index.h"
 
 #include <chrono>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -534,4 +535,74 @@ TEST_CASE("text data: the sets of a split, of paths of their own, of a blend, an
   CHECK(open_text_data(options).trained_on != whole);
   options.data_path = {a};
   CHECK_THROWS_WITH(sets(), ContainsSubstring("2 are given"));
+}
+
+TEST_CASE("text data: all that decides the training samples decides their checksum, and nothing else does") {
+  const testing::TemporaryFolder folder;
+  constexpr std::int32_t kEod = 9;
+  constexpr int kDocuments = 1000;  // of six tokens; 4096 tokens are looked at from either end
+  const auto write = [&](const std::string& name, std::int32_t first, std::int32_t last) {
+    TokenWriter writer(folder / name, TokenType::u16, ExistingFile::refused);
+    for (int d = 0; d < kDocuments; ++d) {
+      writer.add_sequence(Lengths{d == 0 ? first : 1, 2, 3, 4, d == kDocuments - 1 ? last : 5, kEod});
+      writer.end_document();
+    }
+    writer.finish({});
+    return (folder / name).string();
+  };
+  const std::string a = write("a", 1, 5), first = write("first", 8, 5), last = write("last", 1, 8);
+  const TextDataOptions usual{.data_path = {a}, .split = "1,0,0", .seq_length = 4, .samples = {5, 0, 0}, .eod = kEod};
+  const TextData made = open_text_data(usual);
+  const auto changed = [&](const std::function<void(TextDataOptions&)>& change) {
+    TextDataOptions options = usual;
+    change(options);
+    return open_text_data(options);
+  };
+  const std::vector<std::pair<std::string, std::function<void(TextDataOptions&)>>> others{
+      {"seed", [](auto& o) { o.seed = 1; }},
+      {"length", [](auto& o) { o.seq_length = 3; }},
+      {"rule", [](auto& o) { o.rule = SplitRule::core; }},
+      {"position", [](auto& o) { o.reset_position_ids = true; }},
+      {"mask", [](auto& o) { o.reset_attention_mask = true; }},
+      {"loss", [](auto& o) { o.eod_mask_loss = true; }},
+      {"split", [](auto& o) { o.split = "9,1,0"; }},
+      {"first token", [&](auto& o) { o.data_path = {first}; }},
+      {"last token", [&](auto& o) { o.data_path = {last}; }},
+      {"one weight",
+       [&](auto& o) {
+         o.data_path = {"1", a, "1", first};
+       }},
+      {"another weight",
+       [&](auto& o) {
+         o.data_path = {"2", a, "1", first};
+       }},
+  };
+  std::map<std::uint64_t, std::string> seen{{made.trained_on, "as usual"}};
+  for (const auto& [what, change] : others) {
+    const TextData other = changed(change);
+    const auto [before, is_new] = seen.emplace(other.trained_on, what);
+    INFO(what << " and " << before->second);
+    CHECK(is_new);
+    CHECK(other.trained_on_counted != made.trained_on_counted);
+  }
+  const TextData copy = changed([&](auto& o) { o.data_path = {write("copy", 1, 5)}; });
+  CHECK(copy.trained_on == made.trained_on);  // wherever the file lies
+  CHECK(copy.trained_on_counted == made.trained_on_counted);
+  const TextData fewer = changed([](auto& o) { o.samples[0] = 4; });
+  CHECK(fewer.trained_on == made.trained_on);
+  CHECK(fewer.trained_on_counted != made.trained_on_counted);
+  CHECK(changed([](auto& o) { o.vocabulary = 20; }).trained_on == made.trained_on);
+}
+
+TEST_CASE("blend: more sets than a sample can tell apart are refused") {
+  constexpr std::size_t kSets = 65536;
+  CHECK_THROWS_WITH(BlendedSamples(std::vector<std::unique_ptr<Dataset>>(kSets), std::vector<double>(kSets), 1),
+                    "65536 sets are too many to blend");
+}
+
+TEST_CASE("sample index: more epochs than can be shuffled are refused with the numbers") {
+  const Lengths lengths{1, 0, 1};
+  CHECK_THROWS_WITH(index_of(lengths, 1 << 20, 1 << 14),
+                    "these: 16384 samples of 1048576 tokens take 8589934593 epochs of 3 documents, more than can be "
+                    "shuffled");
 }

@@ -406,3 +406,62 @@ TEST_CASE("token files: the facts of one that is taken over") {
   static_cast<void>(facts_of(ended, 9, 65499));
   CHECK(TokenFile(to).type() == TokenType::u16);
 }
+
+TEST_CASE("token files: more tokens than are copied at once are joined and taken over whole") {
+  const testing::TemporaryFolder folder;
+  constexpr int kTokens = (1 << 19) + 11;  // of two bytes: a megabyte and a little more
+  std::vector<std::int32_t> tokens;
+  std::string contents;
+  for (int i = 0; i < kTokens; ++i) {
+    tokens.push_back(i * 37 % 65000);
+    contents += stored<std::uint16_t>(tokens.back());
+  }
+  const std::string long_one = folder / "long", short_one = folder / "short", both = folder / "both";
+  const auto write = [](const std::string& prefix, std::span<const std::int32_t> sequence) {
+    TokenWriter writer(prefix, TokenType::u16, ExistingFile::refused);
+    writer.add_sequence(sequence);
+    writer.end_document();
+    writer.finish({});
+  };
+  write(long_one, tokens);
+  write(short_one, std::span(tokens).first(3));
+  merge_token_files({short_one, long_one, short_one}, both, ExistingFile::refused);
+  const TokenFile merged(both);
+  REQUIRE(merged.sequences() == 3);
+  CHECK((sequence(merged, 1) == tokens));
+  CHECK(sequence(merged, 2) == std::vector(tokens.begin(), tokens.begin() + 3));
+
+  const std::string from = folder / "train.bin", to = folder / "imported";
+  const auto import = [&](std::int64_t vocabulary) {
+    testing::write_text(from, contents);
+    return import_tokens(
+        {.path = from, .output_prefix = to, .vocabulary = vocabulary, .eod = -1, .existing = ExistingFile::replaced});
+  };
+  CHECK(import(65000).documents == 1);  // no end of a document where a piece ends
+  CHECK((sequence(TokenFile(to), 0) == tokens));
+  contents.replace(contents.size() - 2, 2, stored<std::uint16_t>(65499));
+  CHECK_THROWS_WITH(import(65000),
+                    concat(from, ": token 65499 at place ", kTokens - 1, " is outside the vocabulary of 65000"));
+}
+
+TEST_CASE("token file: more sequences than are written at once lie where they should") {
+  const Prefix prefix;
+  constexpr int kSequences = (1 << 18) + 5;  // lengths of a megabyte and a little more, places of twice as much
+  {
+    TokenWriter writer(prefix.path(), TokenType::u16, ExistingFile::refused);
+    for (int i = 0; i < kSequences; ++i) {
+      writer.add_sequence(std::vector<std::int32_t>(static_cast<std::size_t>(i % 3), i % 60000));
+      if (i % 2 == 1) writer.end_document();
+    }
+    writer.end_document();
+    writer.finish({});
+  }
+  const TokenFile file(prefix.path());  // whose places and documents are looked at
+  REQUIRE(file.sequences() == kSequences);
+  CHECK(file.documents() == kSequences / 2 + 1);
+  CHECK(file.is_contiguous());
+  for (const int last : {kSequences - 1, kSequences - 4, 1 << 17, (1 << 18) - 1}) {
+    CHECK(sequence(file, last) == std::vector<std::int32_t>(static_cast<std::size_t>(last % 3), last % 60000));
+    CHECK(file.document_begin(last / 2) == last / 2 * 2);
+  }
+}

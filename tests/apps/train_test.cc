@@ -358,6 +358,23 @@ TEST_CASE("a run pauses when its minutes are over, behind an iteration of its ow
   CHECK_THAT(whole.out, !ContainsSubstring("paused"));
 }
 
+TEST_CASE("a config may say that a run goes on by itself, and an overwritten run begins again") {
+  const Playground here;
+  const auto paused_at = [&](const std::string& more) {
+    const Outcome outcome = isobar_command(here, here.train("run", "--set exit_interval=5 " + more));
+    check_done(outcome);
+    const std::size_t begin = outcome.out.find(" - paused after iteration ");
+    return begin == std::string::npos ? ""
+                                      : outcome.out.substr(begin + 26, outcome.out.find(' ', begin + 26) - begin - 26);
+  };
+  const std::string automatic = "--set resume=auto";
+  CHECK(paused_at(automatic) == "5");
+  check_error(isobar_command(here, here.train("run", "--set exit_interval=5")), "holds a run already: give --resume");
+  CHECK(paused_at(automatic) == "10");
+  CHECK(paused_at(automatic + " --overwrite") == "5");
+  CHECK(paused_at(automatic) == "10");
+}
+
 TEST_CASE("a run starts from another run's best weights, and info tells what weights say") {
   const Playground here;
   check_done(isobar_command(here, here.train("first", "--num_iters 4")));

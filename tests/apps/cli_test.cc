@@ -216,6 +216,27 @@ TEST_CASE("data convert says what it writes, and goes on only with what was begu
   check_error(in_shell(convert + out + " --channels v10 --split 1980-01-01T12"),
               out + "/train/1979.h5 is there already, and its steps, channels or points are not those that would be");
   check_error(in_shell(convert + scratch / "d/train --channels v10"), "1979.h5 is a source, and would be written");
+  // Two dates: where the validation begins, and where the test does.
+  const Outcome three = in_shell(convert + scratch / "t --channels v10 --split 1979-01-02 1980-01-01T12");
+  CHECK_THAT(three.out, ContainsSubstring("/t/train/1979.h5: 4 steps, in ") &&
+                            ContainsSubstring("/t/valid/1979.h5: 2 steps, in ") &&
+                            ContainsSubstring("/t/valid/1980.h5: 2 steps, in ") &&
+                            ContainsSubstring("/t/test/1980.h5: 4 steps, in "));
+}
+
+TEST_CASE("data synth: a seed is another weather, or another universe, whatever the threads") {
+  const Scratch scratch;
+  for (const auto& [kind, file] : {std::pair("planet --train-years 1 --steps-per-year 2 --grid 3x4", "train/1979.h5"),
+                                   std::pair("nbody --box 8", "train/box.h5")}) {
+    const auto made = [&](const std::string& flags) {
+      fs::remove_all(scratch / "d");
+      REQUIRE(in_shell(std::string("data synth --kind ") + kind + " --out " + scratch / "d " + flags).status == 0);
+      return read_file(scratch / "d/" + file);
+    };
+    const std::string usual = made("");
+    CHECK((made("--seed 0 --threads 2") == usual));
+    CHECK((made("--seed 1") != usual));
+  }
 }
 
 #ifndef ISOBAR_SANITIZED
@@ -293,6 +314,11 @@ TEST_CASE("the range of starts is Python's, and an output is asked for") {
   refused("--start 0 --out f.grib", "--out f.grib: isobar writes no grib yet: name it .h5");
   refused("--start 0 --out d/f.zarr", "d/f.zarr: there is no folder d");
   refused("--start 0 --scores s.nc", "--scores s.nc: isobar writes no nc yet");
+  for (const std::string format : {"nc4", "cdf", "grib2", "grb"}) {
+    refused("--start 0 --out f." + format, "--out f." + format + ": isobar writes no " + format + " yet: name it .h5");
+    refused("--start 0 --scores s." + format, "--scores s." + format + ": isobar writes no " + format + " yet");
+  }
+  refused("--start 0 --scores s.zarr", "--scores s.zarr: isobar writes no zarr yet");
   refused("--start today --out f.nc", "--start today is neither a step nor a date like 2018-12-20 or 2018-12-20T06");
   refused("--start 2018-02-29 --out f.nc", "--start: '2018-02-29' is no date");
   refused("--starts 2018-12-20:2018-12-01:12h", "--starts 2018-12-20:2018-12-01:12h is reversed");
@@ -470,6 +496,14 @@ TEST_CASE("mesh --config tells what each rank holds") {
   check_error(in_shell("mesh --set depth=3"), "--set: goes with --config");
   CHECK(in_shell("mesh --dp 2 --cp 2 --shard-optimizer 4").status == 0);  // both share the optimizer
   check_error(in_shell("mesh --dp 2 --tp 2 --shard-optimizer 4"), "the 2 ranks that share the optimizer");
+  // By hand: the two moments of 157926400 parameters, between the ranks that share the optimizer.
+  const auto held = [](const std::string& flags) {
+    return in_shell("mesh --dp 4 --config mp --device cpu " + flags).out;
+  };
+  CHECK_THAT(held(""), ContainsSubstring(", 1.2 GiB of moments\n"));
+  CHECK_THAT(held("--shard-optimizer"), ContainsSubstring(", 301.2 MiB of moments\n"));
+  CHECK_THAT(held("--shard-optimizer 2"), ContainsSubstring(", 602.4 MiB of moments\n"));
+  CHECK_THAT(held("--shard-optimizer 1"), ContainsSubstring(", 1.2 GiB of moments\n"));
 }
 
 TEST_CASE("mesh --config fills what the data of a language model would not be asked for") {

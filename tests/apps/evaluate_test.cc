@@ -143,8 +143,30 @@ TEST_CASE("evaluate follows --data and --set, and refuses what it cannot judge")
     refused(run.run("evaluate --weights " + run.last() + " --scores " + run / data), "would replace the data");
     CHECK((read_file(run / data) == before));
   }
+  for (const char* name : {"x.h5", "x.hdf5", "x.nc", "x.zarr", "x.npy", "x.gz", "x"}) {
+    std::ofstream(run / (std::string("data/train/") + name)) << "data";
+    refused(run.run("evaluate --weights " + run.last() + " --scores " + run / "data/train/" + name),
+            "would replace the data");
+    CHECK(read_file(run / (std::string("data/train/") + name)) == "data");
+  }
+  std::ofstream(run / "data/train/notes.json") << "notes";
+  CHECK(run.run("evaluate --weights " + run.last() + " --scores " + run / "data/train/notes.json").status == 0);
   refused(run.run("evaluate --weights " + source_path("tests/golden/vit_weights.safetensors")),
           "does not say what model it is of");
+}
+
+TEST_CASE("commands for a language model refuse weights of another task, by the task") {
+  const SmallRun run;
+  check_error(run.run("generate --device cpu --weights " + run.last()),
+              run.last() + " is of the task forecast; text is written by a language_model");
+  check_error(run.run("weights convert --to hf --in " + run.last() + " --out " + run / "hf"),
+              run.last() +
+                  " is of the task forecast and the network vit; a folder of Hugging Face is written of a "
+                  "language_model that is a gpt");
+  check_error(run.run("weights convert --to nanogpt --in " + run.last() + " --out " + run / "other.safetensors"),
+              "these are not the weights of a GPT");
+  CHECK_FALSE(std::filesystem::exists(run / "hf"));
+  CHECK_FALSE(std::filesystem::exists(run / "other.safetensors"));
 }
 
 TEST_CASE("evaluate opens the set that it judges, and no other") {

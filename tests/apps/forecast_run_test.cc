@@ -119,8 +119,21 @@ TEST_CASE("forecasts: across New Year, from two files as from one, with truth an
   here.done(here.forecast("whole", "whole.h5", start));
   here.done(here.forecast("two", "two.h5", start));
   CHECK((here.file("two.h5") == here.file("whole.h5")));
-  here.done(here.forecast("two/one.h5", "given_apart.h5", start + " --data " + here.path("two/two.h5").string()));
+  const std::string apart = here.path("two/two.h5").string();
+  const Outcome told = here.forecast("two/one.h5", "given_apart.h5", start + " --data " + apart);
+  here.done(told);
   CHECK((here.file("given_apart.h5") == here.file("whole.h5")));
+  CHECK_THAT(told.out,
+             ContainsSubstring("written to " + here.path("given_apart.h5").string() +
+                               ": the forecast from step 10 (2017-12-31T12:00), fields [lead 6, channel 2, 4, 8], HDF5 "
+                               "that h5py, netCDF and xarray read\n"));
+  const Outcome one = here.forecast("two/one.h5", "given_apart.nc", start + " --data " + apart);
+  here.done(one);
+  CHECK_THAT(one.out, ContainsSubstring(": 2 channels [time 1, prediction_timedelta 6, 4, 8], from step 10 "
+                                        "(2017-12-31T12:00), that xarray reads\n"));
+  CHECK_THAT(open_stored_arrays(here.path("given_apart.nc").string())->attributes().at("history").texts.at(0),
+             ContainsSubstring(" --data " + here.path("two/one.h5").string() + " --data " + apart +
+                               " --start 2017-12-31T12 --steps 6 (weights of iteration "));
   here.done(here.forecast("whole", "whole.nc", start));
   here.done(here.forecast("two", "two.nc", start));
   here.write("past/one", 0, 11);  // it ends with the start: no truth at all
@@ -158,6 +171,7 @@ TEST_CASE("forecasts: every format has the same values, and every batch makes th
     CHECK(here.values("f.zarr", "u10") == u10);
     here.done(here.forecast("whole", "c.nc", starts + more));
     CHECK(here.values("c.nc", "u10") == u10);
+    CHECK(((here.file("c.nc") == here.file("f.nc")) == more.empty()));
   }
   here.done(here.forecast("whole", "wb2.zarr", starts + "--wb2"));
   CHECK(here.values("wb2.zarr", "10m_u_component_of_wind") == u10);
@@ -222,7 +236,9 @@ TEST_CASE("forecasts: leads are scored where there is truth, and the number of s
              there = here.scores("whole", "--starts 2017-12-29T12:2017-12-29T12 --steps 4");
   CHECK(over.at("scored_starts") == Json{1, 0, 1, 1});
   for (const int lead : {0, 2, 3}) CHECK(over.at("rmse").at("u10").at(lead) == there.at("rmse").at("u10").at(lead));
-  here.refused(here.forecast("hole", "no.nc", "--start 2 --steps 4"), "crosses a hole in time of ");
+  here.refused(here.forecast("hole", "no.nc", "--start 2 --steps 4"),
+               concat("a forecast of 4 steps from step 2 crosses a hole in time of ", here.path("hole/one.h5").string(),
+                      ": step 3 is 2017-12-29T18:00, step 4 is 2017-12-30T06:00; give the start as a date"));
 }
 
 TEST_CASE(
@@ -267,6 +283,23 @@ TEST_CASE("forecasts: what a start lacks, and outputs that would replace inputs,
   here.refused(here.forecast("*.nc", "data.nc", "--start 2 --steps 1"), " would replace the data");
   here.refused(here.forecast("whole", "whole", "--start 4 --steps 1"), "whole is a folder");
   here.refused(here.forecast("whole", "f.grib", "--start 4 --steps 1"), "isobar writes no grib");
+}
+
+TEST_CASE("data stats counts the files that hold steps, those of channels that lie beside each other too") {
+  const Forecasts here;
+  const auto said = [&](const std::string& arguments) {
+    const Outcome outcome = here.command("data stats --out " + here.path("s").string() + " " + arguments);
+    here.done(outcome);
+    return outcome.out;
+  };
+  const std::string whole = here.path("whole").string(), two = here.path("two").string();
+  CHECK_THAT(said(whole + " --channels u10,ssrd"),
+             ContainsSubstring("\n24 steps of 2 files, 23 pairs of them 6 hours"));
+  CHECK(Json::parse(here.file("s/stats.json")).at("channels") == Json{"u10", "ssrd"});
+  CHECK_THAT(said(two + " --channels ssrd,u10"), ContainsSubstring("\n24 steps of 4 files, 23 pairs of them 6 hours"));
+  CHECK(Json::parse(here.file("s/stats.json")).at("channels") == Json{"ssrd", "u10"});
+  CHECK_THAT(said(two + " --channels ssrd --range 12 24 --dt 2"),
+             ContainsSubstring("\n12 steps of 1 file, 10 pairs of them 12 hours apart"));
 }
 
 // Which moments meet the middle of a file depends on the machine; tests/data/forecasts/writer_test.cc has the end of a

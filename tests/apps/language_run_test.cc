@@ -131,6 +131,26 @@ TEST_CASE("generate: a prompt's text depends on its number and the seed, and wha
              ContainsSubstring("a prompt of 21 tokens is longer than the 16 that the model was trained on"));
 }
 
+TEST_CASE("generate: each flag of drawing narrows it down to the likeliest token, and its default changes nothing") {
+  const Texts here;
+  here.done(here.train("run", "--set num_iters=20"));
+  const std::string prompt = "--prompt 'beta ' --max-tokens 40 --seed 3 ";
+  const std::string drawn = here.written("run", prompt), likeliest = here.written("run", prompt + "--greedy");
+  CHECK(drawn != likeliest);
+  for (const char* flag : {"--top-k 1", "--top-p 0", "--temperature 1e-4"}) {
+    INFO(flag);
+    CHECK(here.written("run", prompt + flag) == likeliest);
+  }
+  for (const char* flag : {"--top-k 0", "--top-k 99", "--top-p 1", "--temperature 1"}) {
+    INFO(flag);
+    CHECK(here.written("run", prompt + flag) == drawn);
+  }
+  CHECK(here.written("run", prompt + "--temperature 100") != drawn);
+  // Without a prompt it is an empty line, which this text has none of.
+  CHECK_THAT(here.command("generate --device cpu --weights " + here.path("run").string()).err,
+             ContainsSubstring("character U+000A at byte 1 is not in the table of characters"));
+}
+
 TEST_CASE("generate: many prompts from a file are continued as each alone, and the texts go to a file") {
   const Texts here;
   here.done(here.train("run", "--set num_iters=20"));

@@ -505,6 +505,62 @@ TEST_CASE("Megatron's flags: lengths, rates and scales in samples, as the flags 
              ContainsSubstring("--rampup-batch-size: from 4 by 3 the batch does not reach 8"));
 }
 
+TEST_CASE("Megatron's flags: every row of a key sets that key, under its own name, whatever other row sets it too") {
+  for (const MegatronFlag& flag : megatron_flags()) {
+    if (flag.key == nullptr) continue;
+    INFO(flag.name);
+    const TrainFlags flags = flags_of(concat(kCourse, " --", flag.name, " 3"));
+    const ConfigEntry& entry = flags.own_config->entries.at(flag.key);
+    CHECK(entry.value == (flag.takes == MegatronFlag::Takes::text ? nlohmann::json("3") : nlohmann::json(3)));
+    CHECK(entry.origin == concat("--", flag.name));
+  }
+  const ConfigEntries entries = flags_of(kCourse).own_config->entries;
+  CHECK(entries.at("test_weights").value == "last");
+  CHECK(entries.at("expdir").value == "runs");
+  CHECK(entries.at("vocab_padding").value == "live");
+  CHECK(entries.at("validate_at_start").value == false);
+  for (const char* unsaid :
+       {"recompute", "mock_data", "bias", "tie_head", "eod_mask_loss", "reset_position_ids", "reset_attention_mask",
+        "batch_rampup", "vocab_size", "loss_scale_growth", "wsd_samples"}) {
+    INFO(unsaid);
+    CHECK_FALSE(entries.contains(unsaid));
+  }
+}
+
+TEST_CASE("Megatron's flags: one token file is split, of several each is by itself") {
+  const std::string unnamed = without(kCourse, {"--data-path my-gpt2_text_document"});
+  CHECK(flags_of(kCourse).megatron->split);
+  CHECK_FALSE(flags_of(unnamed + " --data-path 0.5 A 0.5 B").megatron->split);
+  CHECK_FALSE(flags_of(unnamed + " --train-data-path A --valid-data-path B").megatron->split);
+  CHECK_FALSE(flags_of(unnamed + " --mock-data").megatron->split);
+  CHECK(flags_of(unnamed + " --mock-data").own_config->entries.at("mock_data").value == true);
+}
+
+TEST_CASE("Megatron's flags: the rates of a run that goes on fall over as many samples as they did, and no others") {
+  const testing::TemporaryFolder folder;
+  std::ofstream(folder / "run_id") << "";
+  std::ofstream(folder / "config.json") << R"({"decay_samples": 800, "split_rule": "core"})";
+  const std::string here = " --save " + folder.path().string() + " --load " + folder.path().string();
+  const std::string line = without(kCourse, {"--save CKPT", "--lr-decay-iters 800"}) + here;
+  CHECK(refusal_of(line) == "");  // 100 iterations of 8
+  CHECK(flags_of(line).own_config->entries.at("split_rule").value == "core");
+  CHECK(refusal_of(line + " --train-iters 50 --global-batch-size 16") == "");
+  CHECK(refusal_of(line + " --train-iters 101 --lr-decay-iters 100") == "");
+  CHECK(refusal_of(line + " --train-iters 101") ==
+        "--train-iters 101: rates fall over as many without --lr-decay-iters, and those of the run to go on with over "
+        "100; give --lr-decay-iters 100");
+  CHECK(
+      refusal_of(line + " --train-iters 50 --global-batch-size 24") ==
+      "--global-batch-size 24: rates of the run to go on with fall over 800 samples, no whole number of such batches");
+  const std::string by_samples = without(line, {"--train-iters 100"}) + " --train-samples ";
+  CHECK(refusal_of(by_samples + "800") == "");
+  CHECK(refusal_of(by_samples + "808") ==
+        "--train-samples 808: rates fall over as many without --lr-decay-samples, and those of the run to go on with "
+        "over 800; give --lr-decay-samples 800");
+  std::ofstream(folder / "config.json") << R"({"decay_samples": null, "split_rule": "legacy"})";
+  CHECK(flags_of(line + " --train-iters 7 --log-format core").own_config->entries.at("split_rule").value == "legacy");
+}
+
 TEST_CASE("Megatron's flags: what they say to the launch, and how errors name them") {
   const auto flags = [](const std::string& more) { return flags_of(kCourse + " " + more); };
   CHECK(flags("--device cpu").config.device == "cpu");

@@ -332,4 +332,24 @@ TEST_CASE("missing: what nothing can be learned or judged from is refused by nam
              ContainsSubstring("missing.npy: channel sst is missing at every point of the grid in every step"));
 }
 
+TEST_CASE("missing: commands that read data refuse holes, or leave them out where that is asked for") {
+  const MissingPoints here;
+  for (const std::string command : {"stats", "climatology", "convert"}) {
+    const std::string out = here.path(command == "climatology" ? "means.nc" : command);
+    const std::string line = "data " + command + " " + here.path("data") + " --out " + out + " --channels wind";
+    INFO(line);
+    CHECK(here.isobar(line).status == 0);
+    std::filesystem::remove_all(out);
+    const Outcome refusal = here.isobar(line + ",sst");
+    CHECK(refusal.status == 1);
+    CHECK_THAT(refusal.err, ContainsSubstring("sst"));
+    std::filesystem::remove_all(out);
+    const Outcome made = here.isobar(line + ",sst --allow-missing");
+    INFO(made.err);
+    CHECK(made.status == 0);
+  }
+  CHECK(here.isobar("data climatology " + here.path("data") + " --allow-missing --out " + here.path("all.nc")).status ==
+        0);
+}
+
 }  // namespace isobar::testing

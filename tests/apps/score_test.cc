@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/files/stored_arrays.h"
 #include "engine/files/reader.h"
 #include "tests/harness/small_runs.h"
 
@@ -137,10 +138,65 @@ TEST_CASE("data climatology: killed at random moments it leaves no half file, an
   CHECK((read_file(out) == read_file(here.path("whole.nc"))));
   for (const fs::directory_entry& entry : fs::directory_iterator(here.path()))
     CHECK_FALSE(entry.path().filename().string().starts_with(".c.nc"));  // what a killed writer left is gone
-  const Outcome refusal =
-      make(here.data("/train/" + fs::directory_iterator(here.data("/train"))->path().filename().string()));
-  CHECK(refusal.status == 1);
-  CHECK_THAT(refusal.err, ContainsSubstring("would replace the data"));
+  for (const fs::directory_entry& source : fs::directory_iterator(here.data("/train"))) {
+    const Outcome refusal = make(source.path().string());
+    CHECK(refusal.status == 1);
+    CHECK_THAT(refusal.err, ContainsSubstring("would replace the data"));
+  }
+}
+
+TEST_CASE("score: a climatology and a training range add their figures, and a climatology has days as it is asked") {
+  const ScoreRuns here;
+  here.done(here.train_on("run"));
+  const std::string forecast = here.path("f.nc").string(), means = here.path("means.nc").string();
+  here.done(here.command("forecast --weights " + here.path("run").string() + " --data " + here.data() +
+                         " --starts 3:5 --steps 2 --out " + forecast));
+  const auto climatology = [&](const std::string& name, const std::string& flags) {
+    here.done(here.command("data climatology " + here.data("/train") + " --out " + here.path(name).string() + flags));
+    return open_stored_arrays(here.path(name).string());
+  };
+  const auto whole = climatology("means.nc", ""), others = climatology("others.nc", " --days dayofyear --channels v10");
+  CHECK(whole->find("dayofyear") == nullptr);
+  CHECK(whole->find("u10") != nullptr);
+  CHECK(others->find("dayofyear") != nullptr);
+  CHECK(others->find("u10") == nullptr);
+  CHECK(others->find("v10") != nullptr);
+
+  const auto scored = [&](const std::string& flags) {
+    const Outcome outcome = here.command("score " + forecast + " --truth " + here.data("/test") + " --json " +
+                                         here.path("s.json").string() + " " + flags);
+    here.done(outcome);
+    return outcome.out;
+  };
+  const std::string alone = scored("--weights tutorial");
+  CHECK(alone.starts_with("2 starts, 1982-01-01T18:00 to 1982-01-02T00:00; global, weights tutorial\n"));
+  CHECK(here.json("s.json")["weights"] == "tutorial");
+  CHECK_THAT(alone,
+             !ContainsSubstring("pooled") &&
+                 ContainsSubstring("\nno ACC, no activity and no climatology beside the scores: --climatology "));
+  const std::string with_means = scored("--climatology " + means);
+  CHECK_THAT(with_means, ContainsSubstring("persistence  climatology         MAE") && ContainsSubstring("pooled") &&
+                             ContainsSubstring("\nno damped persistence beside the scores: --train-range "));
+  CHECK(here.json("s.json")["climatology"] == means);
+  const std::string damped = scored("--climatology " + means + " --train-range 0 30");
+  CHECK_THAT(damped, ContainsSubstring("climatology       damped         MAE") && !ContainsSubstring("no damped"));
+  const nlohmann::json shares = here.json("s.json")["damping"];
+  CHECK(shares.size() == 2);
+  scored("--climatology " + means + " --train-range 0 20");
+  CHECK(here.json("s.json")["damping"] != shares);
+
+  const auto animated = [&](const std::string& flags) {
+    scored("--animate " + here.path("a.gif").string() + flags);
+    return here.file("a.gif");
+  };
+  const std::string first = animated("");
+  CHECK((animated(" --animate-channel u10") == first));
+  CHECK((animated(" --animate-channel v10") != first));
+  const auto refused = [&](const std::string& flags) {
+    return here.command("score " + forecast + " --truth " + here.data("/test") + " " + flags).err;
+  };
+  CHECK_THAT(refused("--truth-channels v10,u10"), ContainsSubstring("--truth-channels has 'v10' there"));
+  CHECK_THAT(refused("--climatology " + means + " --json " + means), ContainsSubstring("would replace the data"));
 }
 
 TEST_CASE("valid_leads: validations score longer forecasts, alike on any ranks, and train the same") {

@@ -190,6 +190,97 @@ TEST_CASE("text commands: the index of samples is split by the rule that is aske
   CHECK(last_of_training("") == 2);
 }
 
+TEST_CASE("text commands: a token file a key, progress where it is asked for, and the end of a document by its name") {
+  const TextCommands commands;
+  testing::write_text(commands.at("in"),
+                      "{\"title\": \"one\", \"body\": \"two words\"}\n{\"title\": \"x\", \"body\": \"\"}\n");
+  const std::string preprocess = "preprocess --input " + commands.at("in") + " --output-prefix " + commands.at("p") +
+                                 " --json-keys title body --overwrite ";
+  const std::string made = commands.done(preprocess + "--tokenizer-type bytes --log-interval 1");
+  CHECK_THAT(made, ContainsSubstring("\n" + commands.at("p_title_document") +
+                                     ": 2 documents, 4 tokens, 4 bytes of text\n" + commands.at("p_body_document") +
+                                     ": 1 documents, 9 tokens, 9 bytes of text; left out: 1 empty documents\n"));
+  CHECK(made.starts_with("2 documents, 0.0 MB of text, "));
+  CHECK(commands.done(preprocess + "--tokenizer-type bytes --log-interval 0").starts_with(commands.at("p_title")));
+
+  nlohmann::json vocabulary = testing::SmallTokenizerFiles::golden()["vocab"];
+  const auto stop = static_cast<int>(vocabulary.size());
+  vocabulary["<|stop|>"] = stop;
+  const testing::SmallTokenizerFiles files(vocabulary.dump(), commands.files.merges_text());
+  const std::string of_stop = files.flags() + " --eod-token '<|stop|>'";
+  commands.done(preprocess + "--append-eod " + of_stop);
+  const std::string told = commands.done("info " + commands.at("p_title_document") + " --show 1 " + of_stop);
+  CHECK_THAT(told, ContainsSubstring("; every document ends with token " + std::to_string(stop) + "; "));
+  CHECK_THAT(told, ContainsSubstring("\nx<|stop|>\n"));
+  CHECK_THAT(commands.refused(preprocess + files.flags() + " --eod-token none"),
+             ContainsSubstring("the token that ends a document, \"none\", is missing"));
+}
+
+TEST_CASE("text commands: index arrays are those of the sets that are asked for, by their samples, length and seed") {
+  const TextCommands commands;
+  std::string text;
+  for (int document = 0; document < 10; ++document) text += "document " + std::to_string(document) + "\n\n";
+  testing::write_text(commands.at("in"), text);
+  commands.done("preprocess --text --separator '' --tokenizer-type bytes --input " + commands.at("in") +
+                " --output-prefix " + commands.at("p"));
+  const auto files = [&](const std::string& out, const std::string& flags) {
+    commands.done("index " + commands.at("p_text_document") + " --seq-length 4 --split 6,2,2 --out " +
+                  commands.at(out) + " " + flags);
+    std::set<std::string> names;
+    for (const auto& entry : fs::directory_iterator(commands.at(out)))
+      names.insert(entry.path().filename().string().substr(std::string("p_text_document_").size()));
+    return names;
+  };
+  std::set<std::string> expected;
+  for (const std::string set : {"train_indexmap_40ns", "valid_indexmap_2ns", "test_indexmap_1ns"})
+    for (const std::string kind : {"doc", "sample", "shuffle"}) expected.insert(set + "_4sl_7s_" + kind + "_idx.npy");
+  CHECK(files("all", "--samples 40,2,1 --seed 7") == expected);
+  CHECK(files("valid", "--samples 0,2,0").size() == 3);
+  CHECK(files("valid", "--samples 0,2,0").contains("valid_indexmap_2ns_4sl_1234s_doc_idx.npy"));
+  files("other", "--samples 40,2,1 --seed 8");
+  const auto order = [&](const std::string& folder, const std::string& seed) {
+    return numbers_of_npy(
+        commands.at(folder + "/p_text_document_train_indexmap_40ns_4sl_" + seed + "_shuffle_idx.npy"));
+  };
+  CHECK(order("all", "7s") != order("other", "8s"));
+}
+
+TEST_CASE("text commands: imported tokens are the tokenizer's that is named, or end where a number says") {
+  const TextCommands commands;
+  const std::uint16_t tokens[] = {97, 256, 98, 99};
+  testing::write_text(commands.at("t.bin"), std::string(reinterpret_cast<const char*>(tokens), sizeof tokens));
+  const auto imported = [&](const std::string& name, const std::string& flags) {
+    return commands.done("import " + commands.at("t.bin") + " --output-prefix " + commands.at(name) + " " + flags);
+  };
+  CHECK(imported("n", "--tokenizer-type bytes") == commands.at("n") + ": 2 documents, 4 tokens\n");
+  const std::string told = commands.done("info " + commands.at("n"));
+  CHECK_THAT(told, ContainsSubstring("\ntokenizer: bytes "));
+  CHECK_THAT(told, ContainsSubstring(", 258 tokens; documents have no token at their end\n"));
+  CHECK(imported("one", "--vocabulary 300 --eod -1") == commands.at("one") + ": 1 documents, 4 tokens\n");
+  CHECK(imported("two", "--vocabulary 300 --eod 98") == commands.at("two") + ": 2 documents, 4 tokens\n");
+  CHECK_THAT(commands.done("info " + commands.at("two")), ContainsSubstring("tokenizer: unknown, 300 tokens; "));
+  for (const char* flag : {"--vocabulary 300", "--eod 98"})
+    CHECK_THAT(commands.refused("import " + commands.at("t.bin") + " --output-prefix x --tokenizer-type bytes " + flag),
+               ContainsSubstring("--vocabulary and --eod are those of the tokenizer"));
+}
+
+TEST_CASE("text commands: a table of characters and numbers are tokenizers too, and mean nothing to other files") {
+  const TextCommands commands;
+  testing::write_text(commands.at("in"), "ab\nc");
+  commands.done("preprocess --text --tokenizer-type characters --input " + commands.at("in") + " --output-prefix " +
+                commands.at("c"));
+  const std::string characters = "--tokenizer-type characters --tokenizer-model " + commands.at("c_characters.json");
+  CHECK(commands.done("tokens --text cab " + characters) == "3 1 2\n");
+  CHECK(commands.done("tokens --decode --text '3 1 2' " + characters) == "cab\n");
+  CHECK(commands.done("tokens --text '3 9' --tokenizer-type numbers --vocab-size 10") == "3 9\n");
+  commands.refused("tokens --text '3 10' --tokenizer-type NullTokenizer --vocab-size 10");
+  for (const char* flag : {"--tokenizer-type bytes", "--vocab-file x", "--vocab x", "--merge-file x",
+                           "--tokenizer-model x", "--eod-token x", "--vocab-size 9"}) {
+    INFO(flag);
+    CHECK_THAT(commands.refused("info " + commands.at("in") + " " + flag), ContainsSubstring("is no token file: "));
+  }
+}
+
 TEST_CASE("text commands: nanoGPT's tokens are imported") {
   const TextCommands commands;
   const std::uint16_t tokens[] = {5, 50256, 7, 8, 50256};

@@ -358,6 +358,23 @@ TEST_CASE("a run pauses when its minutes are over, behind an iteration of its ow
   CHECK_THAT(whole.out, !ContainsSubstring("paused"));
 }
 
+TEST_CASE("a config may say that a run goes on by itself, and an overwritten run begins again") {
+  const Playground here;
+  const auto paused_at = [&](const std::string& more) {
+    const Outcome outcome = isobar_command(here, here.train("run", "--set exit_interval=5 " + more));
+    check_done(outcome);
+    const std::size_t begin = outcome.out.find(" - paused after iteration ");
+    return begin == std::string::npos ? ""
+                                      : outcome.out.substr(begin + 26, outcome.out.find(' ', begin + 26) - begin - 26);
+  };
+  const std::string automatic = "--set resume=auto";
+  CHECK(paused_at(automatic) == "5");
+  check_error(isobar_command(here, here.train("run", "--set exit_interval=5")), "holds a run already: give --resume");
+  CHECK(paused_at(automatic) == "10");
+  CHECK(paused_at(automatic + " --overwrite") == "5");
+  CHECK(paused_at(automatic) == "10");
+}
+
 TEST_CASE("a run starts from another run's best weights, and info tells what weights say") {
   const Playground here;
   check_done(isobar_command(here, here.train("first", "--num_iters 4")));
@@ -1300,7 +1317,7 @@ TEST_CASE("a forecast says which weights it is made with, and warns of untrained
   check_done(isobar_command(here, here.train("worse", "--set lr=1 --set lr_schedule=constant --num_iters 4")));
   const Outcome untrained = isobar_command(here, base + here / "worse");
   CHECK(untrained.status == 0);
-  CHECK_THAT(untrained.err, ContainsSubstring("of iteration 0"));
+  CHECK_THAT(untrained.err, ContainsSubstring(" is of iteration 0: these weights were never trained\n"));
   // The best loss is that of the best weights, and of no checkpoint.
   const std::string last = here / "run/checkpoints/step_00000014/model.safetensors";
   const Outcome of_last = isobar_command(here, base + last);

@@ -482,6 +482,8 @@ TEST_CASE("what is just beyond what can be is refused with its key and what it m
       {"grad_clip=-1", "grad_clip in --set must be at least 0, not -1"},
       {"weight_decay=1e39", "weight_decay in --set must be a number of fp32"},
       {"grad_clip=1e39", "grad_clip in --set must be a number of fp32"},
+      {"eps=1e-50", "eps in --set must be a number of fp32"},
+      {"eps=1e39", "eps in --set must be a number of fp32"},
       {"lr=1e-50", "lr in --set must be a number of fp32"},
       {"end_lr=1e-50", "end_lr in --set must be a number of fp32"},
       {"warmup_lr=1e39", "warmup_lr in --set must be a number of fp32"},

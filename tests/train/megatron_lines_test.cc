@@ -298,7 +298,13 @@ TEST_CASE("Megatron's journal: TensorBoard gets what the voice has, with these v
     CHECK_FALSE(least.contains({tag, 4}));
   CHECK(least.contains({"lm loss", 1}));
   CHECK_FALSE(least.contains({"lm loss validation ppl", 4}));
-  CHECK(events_of({.memory = true}).contains({"mem-reserved-bytes", 3}));
+  const auto memory = events_of({.memory = true});
+  for (const std::int64_t step : {1, 2, 3, 4}) {
+    const float allocated = memory.at({"mem-allocated-bytes", step});
+    CHECK(memory.at({"mem-reserved-bytes", step}) >= allocated);
+    CHECK(memory.at({"mem-max-allocated-bytes", step}) >= allocated);
+    CHECK_FALSE(memory.contains({"mem-allocated-bytes vs samples", 8 * step}));
+  }
 }
 
 TEST_CASE("Megatron's voice: the lines before a run has its data") {

@@ -1,12 +1,18 @@
 // What a forecast's recipe leaves to the data: sizes that are null, names of channels, and the split of one folder.
 #include "models/forecast/recipe.h"
 
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "data/files/hdf5.h"
 #include "models/vit/options.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/error_of.h"
@@ -126,6 +132,42 @@ TEST_CASE("one folder is split into what was asked for and the rest, else its la
   all.train_range = StepRange{0, 100};
   CHECK_THROWS_WITH(all.complete_ranges(100),
                     ContainsSubstring("config key train_range") && ContainsSubstring("none of"));
+}
+
+TEST_CASE("pairs and parts of a folder go over the ends of its files, or stay within them, and may be only the first") {
+  const TemporaryFolder folder;
+  for (const int year : {0, 1}) {
+    hdf5::File file = hdf5::File::create((folder / (std::to_string(year) + ".h5")).string());
+    const std::vector<float> fields(4 * 2 * 8 * 8, static_cast<float>(year));
+    file.write("fields", std::array<std::int64_t, 4>{4, 2, 8, 8}, std::span<const float>(fields));
+    std::vector<double> hours;
+    for (int step = 0; step < 4; ++step) hours.push_back(6 * (4 * year + step));
+    file.write("time", std::array<std::int64_t, 1>{4}, std::span<const double>(hours));
+    file.write_attribute("time", "units", "hours since 2001-01-01");
+    file.close();
+  }
+  const std::string path = folder.path().string();
+  const auto samples = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> keys{"train_data_path=" + path,
+                                  "valid_data_path=" + path,
+                                  "allow_overlap=true",
+                                  "train_range=[0,8]",
+                                  "valid_range=[0,8]",
+                                  "img_size=[8,8]",
+                                  "n_in_channels=2",
+                                  "n_out_channels=2",
+                                  "global_means_path=" + path + "/means.npy",
+                                  "global_stds_path=" + path + "/stds.npy",
+                                  "time_means_path=" + path + "/times.npy"};
+    keys.insert(keys.end(), more.begin(), more.end());
+    RunConfig config = read_config(entries_of(keys));
+    const auto opened = config.recipe->open(config.origins, {});
+    return std::pair(opened->train().samples(), opened->valid().samples());
+  };
+  CHECK(samples({"span_files=true"}) == std::pair<std::int64_t, std::int64_t>(7, 7));
+  CHECK(samples({"span_files=false"}) == std::pair<std::int64_t, std::int64_t>(6, 6));
+  CHECK(samples({"span_files=true", "limit_nsamples=3"}) == std::pair<std::int64_t, std::int64_t>(3, 7));
+  CHECK(samples({"span_files=true", "limit_nsamples_val=2"}) == std::pair<std::int64_t, std::int64_t>(7, 2));
 }
 
 TEST_CASE("what is left to one folder of files is filled and told") {

@@ -61,6 +61,10 @@ TEST_CASE("language recipe: vocabulary and positions are the data's, and the end
   CHECK(tensor_of(batch, "tokens").to_vector() == std::vector<double>{3, 4, 2, 1, 0});
   CHECK(tensor_of(batch, "target").to_vector() == std::vector<double>{4, 2, 1, -100});
 
+  const auto half = texts.opened({"valid_fraction=0.5"});  // 20 characters each
+  CHECK(half->train().samples() == 4);
+  CHECK(half->valid().samples() == 5);
+
   texts.write("v.txt", "cab");
   texts.write("t.txt", "xx");
   const std::unique_ptr<OpenedRecipe> own =

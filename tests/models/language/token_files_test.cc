@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "apps/train/loaders.h"
@@ -133,6 +134,30 @@ TEST_CASE("token files: paths of each set, blends with and without weights, and 
   CHECK(own->valid().samples() == 4);  // (18 - 1) / 4
   CHECK(own->test() == nullptr);
   CHECK(own->notes().empty());
+  // A set of each, and what is judged of them.
+  const std::vector<std::string> paths{assigned("train_token_path", a), assigned("valid_token_path", c),
+                                       assigned("test_token_path", b)};
+  const auto three = files.opened(paths);
+  CHECK(three->train().name() == a);
+  CHECK(three->valid().name() == c);
+  REQUIRE(three->test() != nullptr);
+  CHECK(three->test()->name() == b);
+  CHECK(three->test()->samples() == 59);  // (240 - 1) / 4
+  const GivenWeights weights{"w.safetensors", three->make_task({}, Device{})->settings()};
+  std::vector<std::string> judged = paths;
+  judged.insert(judged.end(), {"vocab_size=258", "positions=4"});
+  for (const auto& [split, name, samples] :
+       {std::tuple(DataSplit::train, a, 29), std::tuple(DataSplit::valid, c, 4), std::tuple(DataSplit::test, b, 59)}) {
+    const auto opened = files.config(judged).recipe->open_split(split, weights);
+    CHECK(opened->note() == "judged: all of " + name);
+    CHECK(opened->samples().samples() == samples);
+  }
+  const auto mock = files.config({"mock_data=true", "tokenizer=numbers", "vocab_size=4096", "positions=4"});
+  const GivenWeights of_mock{
+      "w.safetensors",
+      files.opened({"mock_data=true", "tokenizer=numbers", "vocab_size=4096"})->make_task({}, Device{})->settings()};
+  CHECK(mock.recipe->open_split(DataSplit::test, of_mock)->note() ==
+        "judged: the test set, of documents that are made up");
 
   const std::string blend = "data_path=[3,\"" + a + "\",1,\"" + b + "\"]";
   const auto mixed = files.opened({blend});
@@ -141,8 +166,7 @@ TEST_CASE("token files: paths of each set, blends with and without weights, and 
   std::map<Ids, int> seen;
   for (std::int64_t i = 0; i < 7; ++i) ++seen[tokens_of(mixed->valid(), i)];
   CHECK(seen.size() == 7);
-  const auto judged = files.opened({blend, "eval_iters=40"});
-  CHECK(judged->valid().samples() == 80);
+  CHECK(files.opened({blend, "eval_iters=40"})->valid().samples() == 80);
 
   const auto small = files.opened({assigned("data_path", a), "split=\"18,2,0\""});
   CHECK(small->test() == nullptr);

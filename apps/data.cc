@@ -277,9 +277,8 @@ void register_data_info(CLI::App& data) {
   info->add_option("PATH", settings->path, "a data set's folder, a file, or the prefix of a token file")->required();
   CLI::Option* check =
       info->add_flag("--check", settings->check, "read every value of the fields, and refuse holes (NaN, fill values)");
-  CLI::Option* show =
-      info->add_option("--show", settings->show.sequence,
-                       "I: of a token file, print sequence I, and its text if a tokenizer is given");
+  CLI::Option* show = info->add_option("--show", settings->show.sequence,
+                                       "I: of a token file, print sequence I, and its text if a tokenizer is given");
   info->add_option("--max-tokens", settings->show.max_tokens, "of --show: print so many tokens at most; 0: all")
       ->check(whole_number_from(0))
       ->needs(show)

@@ -36,9 +36,9 @@ struct PreprocessedFile {
 };
 
 struct PreprocessReport {
-  std::vector<PreprocessedFile> files = {};  // one for each key
-  std::int64_t replaced = 0;                 // U+FFFD in place of what was not UTF-8
-  std::int64_t special_texts = 0;            // texts that look like special tokens, and stayed text
+  std::vector<PreprocessedFile> files = {};          // one for each key
+  std::int64_t replaced = 0;                         // U+FFFD in place of what was not UTF-8
+  std::int64_t special_texts = 0;                    // texts that look like special tokens, and stayed text
   std::vector<std::string> files_without_text = {};  // of the inputs: no document of theirs has any
 };
 

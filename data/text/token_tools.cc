@@ -86,9 +86,9 @@ ImportedFormat format_of_tokens(const FileReader& file, const std::string& path)
 }
 
 std::string sequence_text(const TokenFile& file, const ShownSequence& show, const Tokenizer* tokenizer) {
-  ISOBAR_CHECK(show.sequence >= 0 && show.sequence < file.sequences(), file.name(), ": --show ", show.sequence,
-               file.sequences() == 0 ? ": there are no sequences"
-                                     : concat(": sequences are 0 to ", file.sequences() - 1));
+  ISOBAR_CHECK(
+      show.sequence >= 0 && show.sequence < file.sequences(), file.name(), ": --show ", show.sequence,
+      file.sequences() == 0 ? ": there are no sequences" : concat(": sequences are 0 to ", file.sequences() - 1));
   const std::int64_t length = file.lengths()[static_cast<std::size_t>(show.sequence)];
   const std::int64_t count = show.max_tokens == 0 ? length : std::min(length, show.max_tokens);
   std::vector<std::int32_t> ids(static_cast<std::size_t>(count));

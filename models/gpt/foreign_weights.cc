@@ -239,8 +239,8 @@ void check_queries(const OwnedTensors& weights) {
     const auto [block, place] = place_in_blocks(name, "blocks.");
     const auto [layer, kind] = layer_and_kind(place);
     const std::string query = concat("blocks.", block, ".attn.q.", kind);
-    ISOBAR_CHECK(block < 0 || (layer != "attn.k" && layer != "attn.v") || weights.contains(query),
-                 "the weights have ", name, ", but no ", query);
+    ISOBAR_CHECK(block < 0 || (layer != "attn.k" && layer != "attn.v") || weights.contains(query), "the weights have ",
+                 name, ", but no ", query);
   }
 }
 

@@ -230,7 +230,7 @@ TEST_CASE("a folder of Hugging Face writes text and is judged as it lies, and is
                                    files.vocab() + " --set merge_file=" + files.merges()));
   here.done(here.command("weights convert --in " + here.path("live").string() + " --to hf --out " +
                          here.path("hf_live").string()));
-  CHECK(json::parse(here.file("hf_live/config.json")).at("vocab_size").get<std::int64_t>() % 128 == 0);
+  CHECK(json::parse(here.file("hf_live/config.json")).at("vocab_size") > files.open().size());
   const std::string drawn = "--prompt 'alpha ' --prompt beta --max-tokens 60 --temperature 3 --seed 5";
   CHECK(here.written("hf_live", drawn) == here.written("live", drawn));
 

@@ -181,12 +181,12 @@ TEST_CASE("text commands: data info says what a text is, and names the command f
   testing::write_text(text, "Once upon a time\nétait\n");
   const std::string train = "a language model is trained on it by: isobar train --config shakespeare --data ",
                     make = "token files are made of it by: isobar data preprocess --input ";
-  CHECK(commands.done("info " + text) == text + ": text in UTF-8, 24 bytes\n" + train + text + "\n" + make + text +
-                                             " --text --output-prefix P\n");
+  CHECK(commands.done("info " + text) ==
+        text + ": text in UTF-8, 24 bytes\n" + train + text + "\n" + make + text + " --text --output-prefix P\n");
   testing::write_text(lines, "\n{\"text\": \"a\"}\n");
   CHECK(commands.done("info " + lines) ==
-        lines + ": JSON lines, 15 bytes\ntoken files are made of its texts by: isobar data preprocess --input " + lines +
-            " --output-prefix P\n");
+        lines + ": JSON lines, 15 bytes\ntoken files are made of its texts by: isobar data preprocess --input " +
+            lines + " --output-prefix P\n");
   const std::string packed = testing::gzipped("a text"), gz = commands.at("mine.gz");
   testing::write_text(gz, packed);
   CHECK(commands.done("info " + gz) == gz + ": text in UTF-8, compressed, " + std::to_string(packed.size()) +
@@ -213,9 +213,8 @@ TEST_CASE("text commands: data info says what a text is, and names the command f
   CHECK(commands.refused("info " + prefix) == "isobar: " + prefix + " does not exist; token files of this prefix: " +
                                                   prefix + "_t_document, " + prefix + "_text_document\n");
   CHECK_THAT(commands.refused("info " + commands.at("q")), ContainsSubstring("q does not exist\n"));
-  CHECK(commands.refused("info " + prefix + "_t_document.json") == "isobar: " + prefix +
-                                                                       "_t_document.json belongs to the token file " +
-                                                                       prefix + "_t_document\n");
+  CHECK(commands.refused("info " + prefix + "_t_document.json") ==
+        "isobar: " + prefix + "_t_document.json belongs to the token file " + prefix + "_t_document\n");
   testing::write_text(commands.at("train.bin"), "abcd");
   CHECK_THAT(commands.refused("info " + commands.at("train.bin")),
              ContainsSubstring("train.idx; tokens of nanoGPT or llm.c are taken over by isobar data import"));

@@ -217,7 +217,7 @@ TEST_CASE("generate: a seed writes one text, and never a padded token, and ends 
 }
 
 TEST_CASE("generate: what is no token of the tokenizer is never drawn, and changes no draw") {
-  // The same weights, of which the rows beyond the vocabulary are padding that counts in the one and tokens in the other.
+  // The same weights: rows beyond the vocabulary are padding that counts in the one, and tokens in the other.
   const auto model = [](std::int64_t vocabulary, VocabPadding padding) {
     const auto network = std::make_shared<GptRecipe>(GptOptions{.embed_dim = 16,
                                                                 .depth = 1,
@@ -226,8 +226,8 @@ TEST_CASE("generate: what is no token of the tokenizer is never drawn, and chang
                                                                 .init_std = 0.3,
                                                                 .vocab_multiple = 8,
                                                                 .vocab_padding = padding});
-    return std::make_unique<LanguageModel>(network, ComputeOptions{}, TextInfo{.vocabulary = vocabulary, .seq_length = 5},
-                                           Device{});
+    return std::make_unique<LanguageModel>(network, ComputeOptions{},
+                                           TextInfo{.vocabulary = vocabulary, .seq_length = 5}, Device{});
   };
   const auto trained = model(5, VocabPadding::live), exported = model(8, VocabPadding::masked);
   REQUIRE(trained->parameters().weights().to_vector() == exported->parameters().weights().to_vector());

@@ -503,8 +503,8 @@ TEST_CASE("pipeline: messages, bytes and memory are those that a step on shapes 
 TEST_CASE("pipeline: a cut counts the pairs that documents leave, as the cost model does") {
   constexpr std::int64_t kTokens = 64, kBlocks = 4, kHeads = 2, kHeadSize = 8;
   const auto work_of = [&](double share_of_pairs) {
-    const auto network = std::make_shared<GptRecipe>(GptOptions{
-        .embed_dim = kHeads * kHeadSize, .depth = kBlocks, .num_heads = kHeads, .positions = kTokens});
+    const auto network = std::make_shared<GptRecipe>(
+        GptOptions{.embed_dim = kHeads * kHeadSize, .depth = kBlocks, .num_heads = kHeads, .positions = kTokens});
     const TextInfo info{.vocabulary = kVocabulary, .seq_length = kTokens, .share_of_pairs = share_of_pairs};
     const Parallel parallel = Parallel::imagined(0, {.pp = 2}, "tp-cp-dp");
     const LanguageModel model(network, ComputeOptions{}, info, meta_like(DeviceKind::cpu), parallel);

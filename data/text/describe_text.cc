@@ -65,7 +65,7 @@ std::optional<std::string> describe_text(const std::string& path) {
   if (!is_json && !is_packed)
     text += concat("a language model is trained on it by: isobar train --config shakespeare --data ", path, '\n');
   return text + concat("token files are made of ", is_json ? "its texts" : "it", " by: isobar data preprocess --input ",
-                       path, is_json ? "" : " --text", " --output-prefix P\n");
+                       path, is_json ? "" : " --text", " --tokenizer-type bytes --output-prefix P\n");
 }
 
 }  // namespace isobar

@@ -181,16 +181,17 @@ TEST_CASE("text commands: data info says what a text is, and names the command f
   testing::write_text(text, "Once upon a time\nétait\n");
   const std::string train = "a language model is trained on it by: isobar train --config shakespeare --data ",
                     make = "token files are made of it by: isobar data preprocess --input ";
-  CHECK(commands.done("info " + text) ==
-        text + ": text in UTF-8, 24 bytes\n" + train + text + "\n" + make + text + " --text --output-prefix P\n");
+  CHECK(commands.done("info " + text) == text + ": text in UTF-8, 24 bytes\n" + train + text + "\n" + make + text +
+                                             " --text --tokenizer-type bytes --output-prefix P\n");
   testing::write_text(lines, "\n{\"text\": \"a\"}\n");
   CHECK(commands.done("info " + lines) ==
         lines + ": JSON lines, 15 bytes\ntoken files are made of its texts by: isobar data preprocess --input " +
-            lines + " --output-prefix P\n");
+            lines + " --tokenizer-type bytes --output-prefix P\n");
   const std::string packed = testing::gzipped("a text"), gz = commands.at("mine.gz");
   testing::write_text(gz, packed);
   CHECK(commands.done("info " + gz) == gz + ": text in UTF-8, compressed, " + std::to_string(packed.size()) +
-                                           " bytes\n" + make + gz + " --text --output-prefix P\n");
+                                           " bytes\n" + make + gz +
+                                           " --text --tokenizer-type bytes --output-prefix P\n");
   testing::write_text(commands.at("none"), "");
   CHECK(commands.done("info " + commands.at("none")) == commands.at("none") + ": the file is empty\n");
   // A code point, and a line of JSON, that what is looked at ends within.

@@ -2,18 +2,22 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/config_options.h"
 #include "apps/outputs.h"
 #include "apps/step_range.h"
 #include "apps/text_flags.h"
+#include "apps/train/run_folder.h"
 #include "data/fields/convert.h"
 #include "data/fields/describe.h"
 #include "data/fields/field_series.h"
@@ -22,10 +26,18 @@
 #include "data/forecasts/climatology.h"
 #include "data/synthetic/nbody_box.h"
 #include "data/synthetic/synth.h"
+#include "data/text/describe_text.h"
+#include "data/text/token_file.h"
 #include "data/text/token_tools.h"
+#include "engine/files/folders.h"
+#include "engine/files/huggingface_folder.h"
 #include "kernels/common/check.h"
+#include "kernels/common/comma_list.h"
 
 namespace isobar {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 // "32x64" -> 32 and 64.
@@ -208,10 +220,55 @@ void register_convert(CLI::App& data) {
       [options] { convert_fields(*options, [](const std::string& line) { std::cout << line << std::endl; }); });
 }
 
+// The token files that `data preprocess` makes with this --output-prefix: "p_text_document, p_title_document".
+std::string token_files_of(const std::string& output_prefix) {
+  constexpr std::string_view kEnding = "_document.idx";
+  const std::string begin = fs::path(output_prefix).filename().string() + "_";
+  std::error_code unreadable;
+  std::set<std::string> found;
+  for (const fs::path& entry : entries_of(folder_of(output_prefix), unreadable)) {
+    const std::string name = entry.filename().string();
+    if (begin.size() > 1 && name.starts_with(begin) && name.ends_with(kEnding))
+      found.insert(fs::path(output_prefix).replace_filename(entry.stem()).string());
+  }
+  return comma_list(found);
+}
+
+// Error naming the command for what `data info` does not describe; nothing for what may be fields.
+void refuse_other_data(const std::string& path) {
+  if (fs::is_directory(path)) {
+    ISOBAR_CHECK(!holds_run(path), path, " is the folder of a run: isobar evaluate --weights ", path,
+                 " judges its weights, and its config.json names its data");
+    ISOBAR_CHECK(!is_huggingface_folder(path), path,
+                 " is a model's folder, of Hugging Face: isobar evaluate and generate take it as --weights");
+    return;
+  }
+  const fs::path file(path);
+  ISOBAR_CHECK(file.extension() != ".safetensors", path, " is a file of weights: isobar evaluate --weights ", path,
+               " judges them");
+  const bool exists = fs::exists(file);
+  const std::string made = exists ? "" : token_files_of(path);
+  ISOBAR_CHECK(made.empty(), path, " does not exist; token files of this prefix: ", made);
+  ISOBAR_CHECK(!exists || file.extension() != ".bin", path, " is no token file: there is no ", token_prefix(path),
+               ".idx; tokens of nanoGPT or llm.c are taken over by isobar data import");
+  ISOBAR_CHECK(!exists || file.extension() != ".json" || !is_token_file(fs::path(file).replace_extension().string()),
+               path, " belongs to the token file ", fs::path(file).replace_extension().string());
+}
+
+// What is no token file: a text, or fields.
+std::string describe_others(const std::string& path, bool checks_values) {
+  if (const auto text = fs::is_regular_file(path) ? describe_text(path) : std::nullopt) {
+    ISOBAR_CHECK(!checks_values, "--check is for fields, and ", path, " is a text");
+    return *text;
+  }
+  return describe_data(path, checks_values) +
+         (checks_values ? "" : "not read: the values of the fields; --check reads them all, and finds holes\n");
+}
+
 void register_data_info(CLI::App& data) {
   struct Settings {
     std::string path;
-    std::int64_t show = 0;
+    ShownSequence show;
     TokenizerOptions tokenizer;
     bool check = false;
   };
@@ -220,7 +277,12 @@ void register_data_info(CLI::App& data) {
   info->add_option("PATH", settings->path, "a data set's folder, a file, or the prefix of a token file")->required();
   CLI::Option* check =
       info->add_flag("--check", settings->check, "read every value of the fields, and refuse holes (NaN, fill values)");
-  CLI::Option* show = info->add_option("--show", settings->show, "I: of a token file, print sequence I");
+  CLI::Option* show = info->add_option("--show", settings->show.sequence,
+                                       "I: of a token file, print sequence I, and its text if a tokenizer is given");
+  info->add_option("--max-tokens", settings->show.max_tokens, "of --show: print so many tokens at most; 0: all")
+      ->check(whole_number_from(0))
+      ->needs(show)
+      ->capture_default_str();
   add_tokenizer_flags(*info, settings->tokenizer);
   info->callback([settings, info, check, show] {
     if (is_token_file(settings->path)) {
@@ -230,10 +292,10 @@ void register_data_info(CLI::App& data) {
       std::cout << describe_tokens(settings->path, shown, tokenizer.get());
       return;
     }
+    refuse_other_data(settings->path);
     ISOBAR_CHECK(show->count() == 0 && !has_tokenizer_flags(*info), settings->path, " is no token file: there is no ",
                  settings->path, ".idx");
-    std::cout << describe_data(settings->path, settings->check);
-    if (!settings->check) std::cout << "not read: the values of the fields; --check reads them all, and finds holes\n";
+    std::cout << describe_others(settings->path, settings->check);
   });
 }
 

@@ -33,6 +33,7 @@ void print_report(const PreprocessReport& report) {
     if (file.facts.empty_documents > 0) std::cout << "; left out: " << file.facts.empty_documents << " empty documents";
     std::cout << '\n';
   }
+  for (const std::string& path : report.files_without_text) std::cout << path << ": no document in it has a text\n";
   if (report.replaced > 0)
     std::cout << "replaced by U+FFFD because it was not UTF-8: " << report.replaced << " times\n";
   if (report.special_texts > 0)

@@ -115,7 +115,8 @@ void generate(const GenerateFlags& o) {
   const std::vector<std::string> prompts = prompts_of(o);
   const std::vector<Ids> before = tokens_of(prompts, *tokenizer);
   const auto start = std::chrono::steady_clock::now();
-  const std::vector<Ids> texts = continue_texts(*model, before, o.sampling, tokenizer->specials().eod);
+  const std::vector<Ids> texts =
+      continue_texts(*model, before, o.sampling, tokenizer->specials().eod, tokenizer->size());
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   if (o.out.empty()) {
     for (const Ids& text : texts) std::cout << tokenizer->decode(text) << std::endl;

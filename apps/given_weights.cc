@@ -30,7 +30,9 @@ ModelDescription describe_given(const fs::path& path) {
 
 RunConfig config_of_weights(const std::string& weights, ModelDescription& description, const std::string& data,
                             const std::vector<std::string>& assignments) {
-  ISOBAR_CHECK(description.config, weights, " does not say what model it is of");
+  ISOBAR_CHECK(description.config, weights,
+               " does not say what model it is of: isobar train writes that into its files, and for other weights it "
+               "starts from them (--init); a folder of Hugging Face says it in config.json");
   ConfigEntries entries = entries_from(to_json(*description.config), weights);
   if (!data.empty()) set_data(entries, *description.config->recipe, data, DataUse::judging);
   for (const std::string& assignment : assignments) set_from_assignment(entries, assignment);
@@ -83,7 +85,8 @@ void print_weights_origin(const fs::path& file) {
   const bool is_best = !file.parent_path().filename().string().starts_with("step_");
   if (loss.is_number() && is_best) std::cout << ", validation loss " << loss.get<double>();
   std::cout << std::endl;
-  if (iteration == 0) print_line("warning: " + file.string() + " is of iteration 0: these weights were never trained");
+  if (iteration == 0)
+    print_line("warning: " + file.string() + " is of iteration 0: these are the weights that its run began with");
 }
 
 }  // namespace isobar

@@ -6,6 +6,8 @@
 #include "apps/train/run_folder.h"
 #include "data/files/zarr.h"
 #include "data/forecasts/writer.h"
+#include "data/text/token_file.h"
+#include "data/text/token_tools.h"
 #include "engine/files/atomic_file.h"
 #include "engine/files/folders.h"
 #include "kernels/common/check.h"
@@ -25,9 +27,17 @@ bool holds(const fs::path& folder, const fs::path& file) {
   return !below.empty() && *below.begin() != "..";
 }
 
+// A token file's name lacks the endings of its files.
+bool is_of_token_file(const fs::path& file, const fs::path& data) {
+  if (!is_token_file(data.string())) return false;
+  const std::string prefix = token_prefix(data.string());
+  return std::ranges::any_of(std::array{".idx", ".bin", ".json"},
+                             [&](const char* ending) { return are_same(file, prefix + ending); });
+}
+
 bool is_file_of_data(const fs::path& file, const fs::path& data) {
   static constexpr std::array kData{".h5", ".hdf5", ".nc", ".zarr", ".npy", ".gz", ""};  // IDX files have none
-  if (are_same(file, data) || (zarr::is_store(data) && holds(data, file))) return true;
+  if (are_same(file, data) || (zarr::is_store(data) && holds(data, file)) || is_of_token_file(file, data)) return true;
   return std::ranges::find(kData, file.extension().string()) != kData.end() && fs::exists(file) && holds(data, file);
 }
 

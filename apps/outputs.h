@@ -10,7 +10,7 @@ namespace isobar {
 
 struct CommandInputs {
   std::filesystem::path weights;                  // empty: none
-  std::vector<std::filesystem::path> data;        // files, and folders of files of data
+  std::vector<std::filesystem::path> data;        // files, folders of files of data, and token files by their prefix
   std::vector<std::filesystem::path> statistics;  // files
 };
 

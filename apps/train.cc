@@ -96,8 +96,11 @@ std::string ranks_of(const RunConfig& config, const OpenedRecipe& data, const Tr
 }
 
 // Of the samples, how weights begin, and where the processes have met.
-std::vector<std::string> notes_of(const OpenedRecipe& data, const std::optional<PartialStart>& partial) {
+std::vector<std::string> notes_of(const RunConfig& config, const OpenedRecipe& data, const ScheduleOptions& schedule,
+                                  const std::optional<PartialStart>& partial) {
   std::vector<std::string> notes = data.notes();
+  if (const std::string repeated = about_repeated_samples(config, data, schedule); !repeated.empty())
+    notes.push_back(repeated);
   if (partial) notes.insert(notes.end(), partial->lines().begin(), partial->lines().end());
   if (const std::string meeting = describe_meeting(); !meeting.empty()) notes.push_back(meeting);
   return notes;
@@ -112,7 +115,7 @@ RunSetup setup_of(RunConfig& config, const OpenedRecipe& data, const ScheduleOpt
           .global_batch_size = config.batch.global_batch_size,
           .precision = precision_of(config.compute, device),
           .rank_map = o.ranks == 1 ? "" : ranks_of(config, data, o),
-          .notes = notes_of(data, partial),
+          .notes = notes_of(config, data, schedule, partial),
           .config = config_of_run(config, data, schedule),
           .autotune = config.compute.autotune,
           .comm_report = o.comm_report,

@@ -85,7 +85,9 @@ void convert_to_file(const ConvertFlags& o, ForeignWeights foreign, GptNames to)
   const OwnedTensors converted = gpt_from_isobar(weights, to, heads);
   write_tensors(o.out, converted);
   std::cout << o.in << ": names of " << name_of_names(from) << "; " << o.out << ": " << converted.size()
-            << " tensors with the names of " << name_of_names(to) << std::endl;
+            << " tensors with the names of " << name_of_names(to)
+            << (to == GptNames::isobar ? ", for isobar train --init; without a config and a tokenizer" : "")
+            << std::endl;
 }
 
 // The tokenizer's files, if transformers has such a tokenizer. Returns what there is, for people.

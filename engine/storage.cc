@@ -63,16 +63,12 @@ class HostPool {
     const std::size_t capacity = round_up(bytes, kStorageAlignment);
     if (HostBlock block = take_free(capacity)) return block;
     HostBlock block = make_block(capacity);
+    release_for(capacity);
+    block.mapped() = std::aligned_alloc(alignment_of(capacity), round_up(capacity, alignment_of(capacity)));
+    ISOBAR_CHECK(block.mapped() != nullptr, "out of memory: ", capacity, " bytes were asked for");
     {
       const std::lock_guard lock(mutex_);
-      count_use(capacity);
-      while (used_ + spare_ > peak_ + peak_ / 4) release_largest();  // ends: used_ alone is at most peak_
-    }
-    block.mapped() = std::aligned_alloc(alignment_of(capacity), round_up(capacity, alignment_of(capacity)));
-    if (block.mapped() == nullptr) {
-      const std::lock_guard lock(mutex_);
-      used_ -= capacity;
-      throw_error("out of memory: ", capacity, " bytes were asked for");
+      count_use(capacity);  // only now: what was not there was never in use
     }
     if (capacity >= kHugePage) madvise(block.mapped(), capacity, MADV_HUGEPAGE);
     return block;
@@ -108,6 +104,13 @@ class HostPool {
     spare_ -= found->first;
     count_use(found->first);
     return free_.extract(found);
+  }
+
+  // Makes room for a new block of this size.
+  void release_for(std::size_t capacity) {
+    const std::lock_guard lock(mutex_);
+    const std::size_t used = used_ + capacity, peak = std::max(peak_, used);
+    while (used + spare_ > peak + peak / 4) release_largest();  // ends: `used` alone is at most `peak`
   }
 
   void count_use(std::size_t bytes) {

@@ -33,6 +33,7 @@ struct Ports {
   bool may_be_padded = false;
 
   std::int64_t vocabulary = 0;  // ids are below it; 0: no tokens
+  double share_of_pairs = 1;    // of tokens: of the pairs of a causal sample, those that documents leave in the mean
 
   bool are_fields() const { return out.size() == 3; }
   bool are_tokens() const { return vocabulary > 0; }

@@ -38,7 +38,7 @@ StageCosts costs_of(const Network& network, DType dtype, Device device) {
   shape.insert(shape.end(), network.ports().in.begin(), network.ports().in.end());
   StageCosts costs;
   Tensors state{Tensor::empty(shape, network.ports().are_tokens() ? DType::i32 : dtype, device)};
-  const Pass pass = Pass().over(1);
+  const Pass pass = Pass().over(1).over(TokenPlaces{.key_share = network.ports().share_of_pairs});
   for (const Stage& stage : network.stages()) {
     const CostAccount kernels;
     state = stage.forward(state, pass);

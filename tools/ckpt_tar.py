@@ -8,15 +8,21 @@ isobar's checkpoints of the network `cnn` into files that the course's program g
     python3 tools/ckpt_tar.py RUN/checkpoints/step_00000100 ckpt.tar [--ddp]
 
 Names with and without `module.` are read; --ddp writes them with it, as the course's program does on several GPUs. The
-way back has the weights, Adam's moments, and the schedule. Needs PyTorch. A pickle is read as data only: what would run
-code in it is refused by PyTorch.
+way back has the weights, Adam's moments, and the schedule. Needs PyTorch and NumPy. A pickle is read as data only: what
+would run code in it is refused by PyTorch.
 """
 import argparse
 import json
 import pathlib
+import sys
 import warnings
 
-import torch
+try:
+    import numpy  # noqa: F401, of safetensors_file
+    import torch
+except ImportError as missing:
+    sys.exit(f"ckpt_tar.py: {missing.name} is not installed; these checkpoints are PyTorch's own files: "
+             "pip install torch numpy")
 
 import reference_cnn
 import safetensors_file

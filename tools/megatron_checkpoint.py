@@ -13,7 +13,7 @@ mp_rank_TT[_PPP] are joined, whatever tensor- and pipeline-parallel sizes they h
 then weights of 16 bits are taken from the optimizer's copies of them in fp32. What is written is bit for bit what was
 read.
 
-Needs PyTorch. A pickle is read as data only: what would run code in it is refused by PyTorch.
+Needs PyTorch and NumPy. A pickle is read as data only: what would run code in it is refused by PyTorch.
 
   source  NVIDIA/Megatron-LM, its checkpoints of 2022; karpathy/nanoGPT, its ckpt.pt
 """
@@ -24,7 +24,12 @@ import re
 import sys
 import types
 
-import torch
+try:
+    import numpy
+    import torch
+except ImportError as missing:
+    sys.exit(f"megatron_checkpoint.py: {missing.name} is not installed; these checkpoints are PyTorch's own files: "
+             "pip install torch numpy")
 
 import safetensors_file
 
@@ -150,7 +155,16 @@ def to_isobar(whole, heads, version):
     return out
 
 
+def check_queries(own):
+    """Queries, keys and values are one tensor there: one that lies alone would be lost."""
+    for name in own:
+        part = re.fullmatch(r"(blocks\.\d+\.attn\.)[qkv]\.(weight|bias)", name)
+        for other in (f"{part[1]}{n}.{part[2]}" for n in "qkv") if part else ():
+            need(other in own, f"the weights have {name}, but no {other}")
+
+
 def to_megatron(own, heads):
+    check_queries(own)
     out = {"embedding.word_embeddings.weight": own["wte.weight"],
            "embedding.position_embeddings.weight": own["wpe.weight"]}
     order = ("norm1", None, "attn.proj", "norm2", "mlp.fc1", "mlp.fc2")  # of the module's parameters there
@@ -179,14 +193,9 @@ class _Other:
 
 def allow_data():
     """Lets PyTorch read arguments and random states, which are data."""
-    safe = [argparse.Namespace]
-    try:
-        import numpy
-        safe += [numpy.ndarray, numpy.dtype, type(numpy.dtype("uint32"))]
-        multiarray = sys.modules.get("numpy._core.multiarray") or sys.modules.get("numpy.core.multiarray")
-        safe.append(multiarray._reconstruct)
-    except ImportError:
-        pass
+    safe = [argparse.Namespace, numpy.ndarray, numpy.dtype, type(numpy.dtype("uint32"))]
+    multiarray = sys.modules.get("numpy._core.multiarray") or sys.modules.get("numpy.core.multiarray")
+    safe.append(multiarray._reconstruct)
     for module in ("megatron.model.enums", "megatron.enums", "megatron.core.enums"):
         there = types.ModuleType(module)
         for name in ("ModelType", "LayerType", "AttnType", "AttnMaskType"):
@@ -483,6 +492,7 @@ def from_nanogpt(o):
 def to_nanogpt(o):
     source = o.source / "model.safetensors" if o.source.is_dir() else o.source
     own, config = safetensors_file.load(source), json.loads(metadata_of(source).get("isobar.config", "{}"))
+    check_queries(own)
     model = {}
     for name, tensor in own.items():
         part = re.match(r"(blocks\.\d+\.attn\.)([qkv])\.(weight|bias)$", name)

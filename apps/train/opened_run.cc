@@ -79,6 +79,20 @@ nlohmann::ordered_json config_of_run(RunConfig& config, const OpenedRecipe& data
   return to_json(config, found);
 }
 
+std::string about_repeated_samples(const RunConfig& config, const OpenedRecipe& data, const ScheduleOptions& schedule) {
+  const Dataset& train = data.train();
+  const std::int64_t in_order =
+      config.batch.iterations_per_epoch(train.samples()) * config.batch.global_batch_size;  // of whole batches
+  const BatchRamp ramp = config.batch.ramp();
+  std::int64_t enough_for = ramp.iterations_for(in_order);
+  while (ramp.samples_of(enough_for) > in_order) --enough_for;
+  if (!train.has_own_order() || schedule.num_iters <= enough_for) return "";
+  return concat("warning: the ", train.samples(), " training samples (train_samples) are enough for ", enough_for,
+                " of the ", schedule.num_iters, " iterations: from iteration ", enough_for + 1,
+                " on the same ones are taken again, in the same order. A larger train_samples has new ones, for a run "
+                "that has not begun again");
+}
+
 TrainerOptions trainer_options(const OpenedRun& run) {
   return run.config.trainer_options(run.config.batch.iterations_per_epoch(run.data.train().samples()));
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
 
 #include "apps/train/config.h"
 #include "apps/train/found_run.h"
@@ -37,6 +38,10 @@ std::unique_ptr<OpenedRecipe> open_data_of_run(RunConfig& config, const OpenRequ
 
 // The config as config.json has it: keys that were left to the data have the values that the data gave.
 nlohmann::ordered_json config_of_run(RunConfig& config, const OpenedRecipe& data, const ScheduleOptions& schedule);
+
+// A line for the log where the run takes more training samples than are put in order (Dataset::has_own_order), so that
+// it begins again with the first one; empty: it does not.
+std::string about_repeated_samples(const RunConfig& config, const OpenedRecipe& data, const ScheduleOptions& schedule);
 
 // What all ranks of this process share. It is only read, except the folder, which the first rank uses.
 struct OpenedRun {

@@ -202,9 +202,13 @@ void RunFolder::lock() {
 }
 
 // config.json is the first thing that a run writes.
-bool RunFolder::is_run() const {
-  const ordered_json config = parse_or_null(path_ / "config.json");
+bool holds_run(const fs::path& folder) {
+  const ordered_json config = parse_or_null(folder / "config.json");
   return config.is_object() && config.contains("num_iters") && config.contains("global_batch_size");
+}
+
+bool RunFolder::is_run() const {
+  return holds_run(path_);
 }
 
 void RunFolder::refuse_foreign_files() const {

@@ -137,6 +137,9 @@ class RunFolder {
   bool is_prepared_ = false;
 };
 
+// Whether a folder is that of a run.
+bool holds_run(const std::filesystem::path& folder);
+
 // The file that --weights and --init name: itself, or the best weights in a run's folder; of a run without a
 // validation set, which has none, those of its newest whole checkpoint. Error where these say that they are another
 // run's.

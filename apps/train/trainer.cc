@@ -248,7 +248,9 @@ FlatBuffer Trainer::trained_weights() const {
 }
 
 FlatBuffers Trainer::moments() const {
-  return {of_optimizer("m.", optimizer_.m()), of_optimizer("v.", optimizer_.v())};
+  FlatBuffer squares = of_optimizer("v.", optimizer_.v());
+  squares.of_squares = true;
+  return {of_optimizer("m.", optimizer_.m()), std::move(squares)};
 }
 
 FlatBuffers Trainer::weights_and_moments() const {

@@ -56,6 +56,7 @@ struct EncodedKey {
 };
 
 struct EncodedBlock {
+  std::string path;  // of the file
   std::vector<EncodedKey> keys;
   std::int64_t documents = 0, replaced = 0, special_texts = 0;
 };
@@ -66,7 +67,7 @@ class Encoder {
       : options_(options), tokenizer_(tokenizer), special_names_(tokenizer.special_names()) {}
 
   EncodedBlock operator()(const RawBlock& block) const {
-    EncodedBlock encoded{.keys = std::vector<EncodedKey>(options_.keys.size())};
+    EncodedBlock encoded{.path = block.path, .keys = std::vector<EncodedKey>(options_.keys.size())};
     encoded.documents = static_cast<std::int64_t>(block.documents.size());
     for (const RawDocument& document : block.documents) {
       const std::vector<std::string> texts = texts_of_document(block, document, options_, encoded.replaced);
@@ -123,6 +124,14 @@ void for_each_block(const PreprocessOptions& options, const Work& work, const Ta
   }
 }
 
+// Megatron makes a token file of nothing, and then cannot open it.
+[[noreturn]] void throw_no_text(const PreprocessOptions& options, const std::string& key) {
+  const std::vector<std::string>& paths = options.input.paths;
+  const bool has_keys = options.input.format == TextFormat::json_lines;
+  throw_error(paths[0], paths.size() > 1 ? concat(" and ", paths.size() - 1, " more") : "", ": no document has a text",
+              has_keys ? concat(" under the key ", in_quotes(key)) : "", ", of which a token file could be made");
+}
+
 // Of all characters of the texts.
 std::unique_ptr<CharacterTokenizer> table_of_texts(const PreprocessOptions& options) {
   std::set<char32_t> all;
@@ -135,6 +144,7 @@ std::unique_ptr<CharacterTokenizer> table_of_texts(const PreprocessOptions& opti
     return characters;
   };
   for_each_block(options, characters_of, [&](std::set<char32_t> characters) { all.merge(characters); });
+  if (all.empty()) throw_no_text(options, options.keys[0]);
   return std::make_unique<CharacterTokenizer>(all);
 }
 
@@ -243,6 +253,7 @@ PreprocessReport preprocess(const PreprocessOptions& options, const std::functio
     outputs.push_back(std::make_unique<KeyOutput>(prefix, *tokenizer, options));
 
   PreprocessReport report;
+  std::set<std::string> with_text;  // files
   ProgressLines progress(options.log_interval, say);
   for_each_block(options, Encoder(options, *tokenizer), [&](const EncodedBlock& block) {
     std::int64_t bytes = 0;
@@ -250,10 +261,15 @@ PreprocessReport preprocess(const PreprocessOptions& options, const std::functio
       outputs[k]->add(block.keys[k]);
       bytes += block.keys[k].text_bytes;
     }
+    if (bytes > 0) with_text.insert(block.path);
     report.replaced += block.replaced;
     report.special_texts += block.special_texts;
     progress.add(block.documents, bytes);
   });
+  for (std::size_t k = 0; k < outputs.size(); ++k)
+    if (outputs[k]->facts.text_bytes == 0) throw_no_text(options, options.keys[k]);
+  for (const std::string& path : options.input.paths)
+    if (!with_text.contains(path)) report.files_without_text.push_back(path);
   if (!table.empty()) write_file_atomically(options.output_prefix + "_characters.json", table);
   for (const auto& output : outputs) {
     output->writer.finish(output->facts);

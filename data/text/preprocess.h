@@ -36,13 +36,14 @@ struct PreprocessedFile {
 };
 
 struct PreprocessReport {
-  std::vector<PreprocessedFile> files = {};  // one for each key
-  std::int64_t replaced = 0;                 // U+FFFD in place of what was not UTF-8
-  std::int64_t special_texts = 0;            // texts that look like special tokens, and stayed text
+  std::vector<PreprocessedFile> files = {};          // one for each key
+  std::int64_t replaced = 0;                         // U+FFFD in place of what was not UTF-8
+  std::int64_t special_texts = 0;                    // texts that look like special tokens, and stayed text
+  std::vector<std::string> files_without_text = {};  // of the inputs: no document of theirs has any
 };
 
-// Prints lines of progress by `say`. Error naming file and line of a document at fault; then nothing is left under the
-// names of the token files.
+// Prints lines of progress by `say`. Error naming file and line of a document at fault, and the key under which no
+// document has a text; then nothing is left under the names of the token files.
 PreprocessReport preprocess(const PreprocessOptions& options, const std::function<void(const std::string&)>& say);
 
 }  // namespace isobar

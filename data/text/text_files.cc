@@ -64,21 +64,23 @@ void TextFiles::add_json_line(RawBlock& block, std::string_view line) const {
 // Adds the text up to a separator or the end of the file; false if nothing was left.
 bool TextFiles::add_plain_document(RawBlock& block) {
   RawDocument document{.begin = block.text.size(), .bytes = 0, .line = line_ + 1};
-  std::int64_t lines = 0;
-  bool is_separated = false;
+  bool has_lines = false, is_separated = false;
   for (std::string_view line; !is_separated && next_line(line);) {
-    is_separated = lines > 0 && options_.separator && line == *options_.separator;
-    if (is_separated) {
-      block.text.pop_back();
-    } else {
+    is_separated = options_.separator && line == *options_.separator && (has_lines || !line.empty());
+    if (!is_separated) {
       block.text += line;
       if (had_newline_) block.text += '\n';
-      ++lines;
+      has_lines = true;
+    } else if (has_lines) {
+      block.text.pop_back();
     }
     ISOBAR_CHECK(block.text.size() - document.begin <= kMaxDocumentBytes, block.path, ": the document of line ",
                  document.line, " is longer than ", kMaxDocumentBytes, " bytes");
   }
-  if (lines == 0) return false;
+  if (!has_lines && !is_separated) return false;
+  const bool may_be_blank = options_.separator && options_.separator->empty();
+  if (may_be_blank && block.text.find_first_not_of('\n', document.begin) == std::string::npos)
+    block.text.resize(document.begin);
   document.bytes = block.text.size() - document.begin;
   block.documents.push_back(document);
   return true;
@@ -88,7 +90,7 @@ std::optional<RawBlock> TextFiles::next() {
   while (file_ || open_next()) {
     RawBlock block{.path = options_.paths[path_ - 1]};
     bool is_over = false;
-    while (!is_over && block.text.size() < kBlockBytes) {
+    while (!is_over && block.text.size() + block.documents.size() < kBlockBytes) {  // documents may be empty
       std::string_view line;
       if (options_.format == TextFormat::plain) {
         is_over = !add_plain_document(block);

@@ -3,8 +3,11 @@
 //   JSON lines   an object a line; a document is the text under a key. Empty lines are passed over
 //   plain text   a file is a document; or, with a separator, the text between lines that are the separator
 //
-// A line that is the separator ends the document before it if that has at least one line; the newline before it belongs
-// to the separator. So the documents are those of text.split("\n" + separator + "\n") in Python.
+// A line that is the separator ends the document before it, and the newline before it belongs to the separator: the
+// documents are those of text.split("\n" + separator + "\n") in Python. Between two separators, and before one that
+// begins a file, lies an empty document. Behind one that ends a file there is none.
+// Where the separator is the empty line, an empty line behind it is text of the next document, as it is for split; a
+// document that has no other lines is empty.
 #pragma once
 
 #include <cstdint>

@@ -38,12 +38,20 @@ void copy_documents(const TokenFile& from, TokenWriter& to) {
   }
 }
 
-// Adds what a further file has; what one file does not tell is unknown of all.
-void add_facts(TokenFacts& sum, const TokenFacts& more) {
-  sum.has_eod = sum.has_eod && more.has_eod;
-  sum.empty_documents += more.empty_documents;
-  sum.text_bytes = sum.text_bytes == 0 || more.text_bytes == 0 ? 0 : sum.text_bytes + more.text_bytes;
-  if (more.fingerprint.empty()) sum = {.text_bytes = 0};
+// Of two files together, in either order. What one does not tell, or tells otherwise, is unknown of both; of empty
+// documents those are counted that are known.
+TokenFacts facts_together(const TokenFacts& a, const TokenFacts& b) {
+  const TokenFacts unknown;
+  const auto common = [&](auto TokenFacts::*fact) { return a.*fact == b.*fact ? a.*fact : unknown.*fact; };
+  const bool knows_text = a.text_bytes > 0 && b.text_bytes > 0;
+  TokenFacts both{.tokenizer = common(&TokenFacts::tokenizer),
+                  .fingerprint = common(&TokenFacts::fingerprint),
+                  .vocabulary = common(&TokenFacts::vocabulary),
+                  .eod = common(&TokenFacts::eod),
+                  .empty_documents = a.empty_documents + b.empty_documents,
+                  .text_bytes = knows_text ? a.text_bytes + b.text_bytes : unknown.text_bytes};
+  both.has_eod = both.eod >= 0 && a.has_eod && b.has_eod;
+  return both;
 }
 
 struct ImportedFormat {
@@ -77,13 +85,18 @@ ImportedFormat format_of_tokens(const FileReader& file, const std::string& path)
   return {.tokens = file.size() / 2};
 }
 
-std::string sequence_text(const TokenFile& file, std::int64_t sequence, const Tokenizer* tokenizer) {
-  ISOBAR_CHECK(sequence >= 0 && sequence < file.sequences(), file.name(), ": --show ", sequence,
-               ": sequences are 0 to ", file.sequences() - 1);
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(file.lengths()[static_cast<std::size_t>(sequence)]));
-  file.read(sequence, 0, ids);
+std::string sequence_text(const TokenFile& file, const ShownSequence& show, const Tokenizer* tokenizer) {
+  ISOBAR_CHECK(
+      show.sequence >= 0 && show.sequence < file.sequences(), file.name(), ": --show ", show.sequence,
+      file.sequences() == 0 ? ": there are no sequences" : concat(": sequences are 0 to ", file.sequences() - 1));
+  const std::int64_t length = file.lengths()[static_cast<std::size_t>(show.sequence)];
+  const std::int64_t count = show.max_tokens == 0 ? length : std::min(length, show.max_tokens);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(count));
+  file.read(show.sequence, 0, ids);
   std::ostringstream out;
-  out << "sequence " << sequence << ": " << ids.size() << " tokens\n";
+  out << "sequence " << show.sequence << ": " << length << " tokens";
+  if (count < length) out << ", the first " << count << " of them (--max-tokens 0 shows all)";
+  out << '\n';
   for (std::size_t i = 0; i < ids.size(); ++i) out << (i == 0 ? "" : " ") << ids[i];
   out << '\n';
   if (tokenizer != nullptr) {
@@ -120,10 +133,7 @@ TokenFacts merge_token_files(const std::vector<std::string>& prefixes, const std
     const TokenFacts more = read_token_facts(file.name()).value_or(TokenFacts{});
     if (known) check_same_tokenizer(known->first, known->second, file.name(), more);
     if (!more.fingerprint.empty()) known.emplace(file.name(), more);
-    if (names.size() == 1)
-      facts = more;
-    else
-      add_facts(facts, more);
+    facts = names.size() == 1 ? more : facts_together(facts, more);
   }
   TokenWriter writer(output, *type, existing);
   for (const std::string& name : names) copy_documents(TokenFile(name), writer);
@@ -170,7 +180,8 @@ TokenFacts import_tokens(const ImportOptions& options) {
   return read_token_facts(token_prefix(options.output_prefix)).value();
 }
 
-std::string describe_tokens(const std::string& path, std::optional<std::int64_t> show, const Tokenizer* tokenizer) {
+std::string describe_tokens(const std::string& path, const std::optional<ShownSequence>& show,
+                            const Tokenizer* tokenizer) {
   const std::optional<TokenFacts> facts = read_token_facts(token_prefix(path));
   if (facts && tokenizer != nullptr && !facts->fingerprint.empty()) {
     const std::string given = fingerprint_text(tokenizer->fingerprint());

@@ -32,9 +32,16 @@ struct ImportOptions {
 // the facts that were written.
 TokenFacts import_tokens(const ImportOptions& options);
 
-// A few lines about a token file. show: a sequence whose tokens are printed, and its text if there is a tokenizer.
+// A sequence to print: its first tokens. 500 tokens of GPT-2 are about 2,000 characters.
+struct ShownSequence {
+  std::int64_t sequence = 0;
+  std::int64_t max_tokens = 500;  // 0: all
+};
+
+// A few lines about a token file. show: a sequence whose tokens are printed, and their text if there is a tokenizer.
 // Error if the tokenizer is another one than the file's.
-std::string describe_tokens(const std::string& path, std::optional<std::int64_t> show, const Tokenizer* tokenizer);
+std::string describe_tokens(const std::string& path, const std::optional<ShownSequence>& show,
+                            const Tokenizer* tokenizer);
 
 // Whether a path means a token file: PREFIX.idx exists.
 bool is_token_file(const std::string& path);

@@ -24,6 +24,14 @@ bool all_finite(const T* values, std::int64_t n) {
   return std::all_of(values, values + n, [](T value) { return std::isfinite(value); });
 }
 
+// Of fp32 or fp64, on the host. -0 is not negative.
+bool has_negative(const Tensor& host) {
+  const auto any = [&](const auto* values) {
+    return std::any_of(values, values + host.numel(), [](auto value) { return value < 0; });
+  };
+  return host.dtype() == DType::fp64 ? any(host.data_as<double>()) : any(host.data_as<float>());
+}
+
 std::int64_t product(Shape::const_iterator first, Shape::const_iterator end) {
   return std::accumulate(first, end, std::int64_t{1}, std::multiplies());
 }
@@ -69,11 +77,13 @@ void check_tensor(const TensorReader& file, const FlatBuffer& buffer, const Name
                ", not ", to_string(p.full_shape));
 }
 
-// Error if its numbers are not finite.
+// Error if its numbers are not finite, or negative where the buffer's cannot be.
 void read_tensor(const TensorReader& file, const FlatBuffer& buffer, const NamedParameter& p) {
   const std::string name = buffer.prefix + p.name;
   const Tensor part = read_part(file, *file.find(name), buffer, p);
   ISOBAR_CHECK(is_finite(part), file.path().string(), ": tensor ", name, " holds numbers that are not finite");
+  ISOBAR_CHECK(!buffer.of_squares || !has_negative(part), file.path().string(), ": tensor ", name,
+               " holds negative numbers, but means of squares have none");
   values_of(buffer, held_part(buffer, p)).copy_from(part);
 }
 

@@ -20,6 +20,7 @@ struct FlatBuffer {
   Tensor values;                // [n]: the ranges one after the other
   std::vector<FlatRange> held;  // in the layout; empty: all of it
   bool trained_only = false;    // it has no tensors of frozen parameters
+  bool of_squares = false;      // means of squares: no number is negative
 
   bool has(const NamedParameter& parameter) const { return !(trained_only && parameter.frozen); }
 };
@@ -48,8 +49,8 @@ void write_flat(const std::filesystem::path& path, const Parameters& parameters,
 
 // Reads the elements that the buffers hold, once, and converts them from the file's floating dtype. Error for a tensor
 // that is missing, unknown or of a wrong shape, before anything is read, and for one that has a number that is not
-// finite: the buffers then have tensors of the file and their own. The Error names the tensor. Reads no other part of
-// the file, but for the rest of a row where memory has another order.
+// finite, or is negative where the buffer's cannot be: the buffers then have tensors of the file and their own. The
+// Error names the tensor. Reads no other part of the file, but for the rest of a row where memory has another order.
 void read_flat(const TensorReader& file, const Parameters& parameters, const FlatBuffers& buffers);
 void read_flat(const std::filesystem::path& path, const Parameters& parameters, const FlatBuffers& buffers);
 

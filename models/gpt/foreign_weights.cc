@@ -233,8 +233,20 @@ OwnedTensors gpt_to_isobar(ForeignWeights foreign, std::int64_t heads) {
   return weights;
 }
 
+// Queries, keys and values are one tensor elsewhere: where one of them lies alone, it would be lost.
+void check_queries(const OwnedTensors& weights) {
+  for (const auto& [name, tensor] : weights) {
+    const auto [block, place] = place_in_blocks(name, "blocks.");
+    const auto [layer, kind] = layer_and_kind(place);
+    const std::string query = concat("blocks.", block, ".attn.q.", kind);
+    ISOBAR_CHECK(block < 0 || (layer != "attn.k" && layer != "attn.v") || weights.contains(query), "the weights have ",
+                 name, ", but no ", query);
+  }
+}
+
 OwnedTensors gpt_from_isobar(const OwnedTensors& weights, GptNames names, std::int64_t heads) {
   if (names == GptNames::isobar) return weights;
+  check_queries(weights);
   if (names == GptNames::megatron) return gpt_to_megatron(weights, heads);
   const bool is_huggingface = names == GptNames::huggingface;
   OwnedTensors other;

@@ -60,9 +60,9 @@ Tensor ids_on_device(const LanguageModel& model, const Shape& shape, std::span<c
   return tokens.to(model.device());
 }
 
-// Of the tokens of the vocabulary, in one row of logits.
-std::vector<double> row_of(const Tensor& logits, std::int64_t row, std::int64_t vocabulary) {
-  return logits.slice(row * logits.size(1), {vocabulary}).to_vector();
+// Of the first tokens, in one row of logits.
+std::vector<double> row_of(const Tensor& logits, std::int64_t row, std::int64_t tokens) {
+  return logits.slice(row * logits.size(1), {tokens}).to_vector();
 }
 
 static_assert(kTextsAtOnce <= cpu::kFewRows);
@@ -80,10 +80,11 @@ std::int64_t rows_of_step(const LanguageModel& model, std::int64_t prompts) {
 class Writing {
  public:
   Writing(const LanguageModel& model, std::vector<std::vector<std::int32_t>> prompts, const SamplingOptions& options,
-          std::int32_t eod)
+          std::int32_t eod, std::int64_t tokens)
       : model_(model),
         options_(options),
         eod_(eod),
+        tokens_(tokens),
         window_(model.info().seq_length),
         texts_(std::move(prompts)),
         cache_(rows_of_step(model, std::ssize(texts_)), room_for(texts_, options.max_tokens), model.device()),
@@ -117,7 +118,7 @@ class Writing {
     const std::int64_t number = slots_[slot];
     std::vector<std::int32_t>& text = text_in(slot);
     const std::int64_t written = std::ssize(text) - lengths_[static_cast<std::size_t>(number)];
-    text.push_back(next_token(row_of(logits, row, model_.info().vocabulary), options_, number, written));
+    text.push_back(next_token(row_of(logits, row, tokens_), options_, number, written));
     if (text.back() == eod_ || written + 1 == options_.max_tokens) slots_[slot] = kFree;
   }
 
@@ -164,6 +165,7 @@ class Writing {
   const LanguageModel& model_;
   const SamplingOptions& options_;
   const std::int32_t eod_;
+  const std::int64_t tokens_;  // that may be drawn
   const std::int64_t window_;
   std::vector<std::vector<std::int32_t>> texts_;
   std::vector<std::int64_t> lengths_;  // of the prompts
@@ -225,7 +227,11 @@ std::int32_t next_token(std::span<const double> logits, const SamplingOptions& o
 
 std::vector<std::vector<std::int32_t>> continue_texts(const LanguageModel& model,
                                                       std::vector<std::vector<std::int32_t>> prompts,
-                                                      const SamplingOptions& options, std::int32_t eod) {
+                                                      const SamplingOptions& options, std::int32_t eod,
+                                                      std::int64_t tokens) {
+  const std::int64_t vocabulary = model.info().vocabulary;
+  ISOBAR_CHECK(tokens >= 0 && tokens <= vocabulary, "the tokenizer has ", tokens, " tokens, and the model knows ",
+               vocabulary);
   const std::int64_t window = model.info().seq_length;
   for (const auto& prompt : prompts) {
     ISOBAR_CHECK(!prompt.empty(), "a prompt needs at least one token");
@@ -233,7 +239,7 @@ std::vector<std::vector<std::int32_t>> continue_texts(const LanguageModel& model
                  " that the model was trained on");
   }
   if (prompts.empty() || options.max_tokens == 0) return prompts;
-  return Writing(model, std::move(prompts), options, eod).all();
+  return Writing(model, std::move(prompts), options, eod, tokens > 0 ? tokens : vocabulary).all();
 }
 
 }  // namespace isobar

@@ -37,10 +37,12 @@ std::int32_t next_token(std::span<const double> logits, const SamplingOptions& o
 inline constexpr std::int64_t kTextsAtOnce = 8;
 
 // Appends up to max_tokens tokens to each prompt; a text ends behind the token `eod` (-1: none). The model sees the
-// last seq_length tokens. Error, before anything is computed, for an empty prompt and for one that is longer than
-// seq_length.
+// last seq_length tokens. Only ids below `tokens` are drawn: those of the tokenizer, since the rest of the vocabulary
+// stands for no text (the padded rows of a table count as vocabulary in weights of other programs); 0: any. Error,
+// before anything is computed, for an empty prompt and for one that is longer than seq_length.
 std::vector<std::vector<std::int32_t>> continue_texts(const LanguageModel& model,
                                                       std::vector<std::vector<std::int32_t>> prompts,
-                                                      const SamplingOptions& options, std::int32_t eod);
+                                                      const SamplingOptions& options, std::int32_t eod,
+                                                      std::int64_t tokens = 0);
 
 }  // namespace isobar

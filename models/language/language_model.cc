@@ -80,7 +80,10 @@ TextInfo text_info(const Tokenizer& tokenizer, std::int64_t vocabulary, std::int
 }
 
 Ports language_ports(const TextInfo& info) {
-  return {.in = {info.seq_length}, .out = {info.seq_length, info.vocabulary}, .vocabulary = info.vocabulary};
+  return {.in = {info.seq_length},
+          .out = {info.seq_length, info.vocabulary},
+          .vocabulary = info.vocabulary,
+          .share_of_pairs = info.share_of_pairs};
 }
 
 LanguageModel::LanguageModel(const std::shared_ptr<const NetworkRecipe>& network, const ComputeOptions& compute,

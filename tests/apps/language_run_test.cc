@@ -250,6 +250,15 @@ TEST_CASE("a folder of Hugging Face writes text and is judged as it lies, and is
   here.done(theirs);
   CHECK(theirs.out.substr(theirs.out.find('\n')) == ours.out.substr(ours.out.find('\n')));
 
+  // Where padding counts, its rows are tokens there; none of them is drawn, and the draws are the same.
+  here.done(here.train("live", "--set num_iters=1 --set vocab_padding=live --set tokenizer=gpt2_bpe --set vocab_file=" +
+                                   files.vocab() + " --set merge_file=" + files.merges()));
+  here.done(here.command("weights convert --in " + here.path("live").string() + " --to hf --out " +
+                         here.path("hf_live").string()));
+  CHECK(json::parse(here.file("hf_live/config.json")).at("vocab_size") > files.open().size());
+  const std::string drawn = "--prompt 'alpha ' --prompt beta --max-tokens 60 --temperature 3 --seed 5";
+  CHECK(here.written("hf_live", drawn) == here.written("live", drawn));
+
   const auto refusal = [&] { return here.command("generate --device cpu --weights " + folder).err; };
   const json config = json::parse(here.file("hf/config.json"));
   const auto write = [&](const char* key, const json& value) {
@@ -321,6 +330,28 @@ TEST_CASE("a run on token files learns, and resumes with the same bits, by the s
   CHECK(here.file("parts/checkpoints/step_00000040/model.safetensors") ==
         here.file("whole/checkpoints/step_00000040/model.safetensors"));
   CHECK(metrics_of(here.path("parts")) == metrics_of(here.path("whole")));
+
+  // What no output may replace.
+  for (const char* ending : {".bin", ".idx", ".json"}) {
+    const std::string file = prefix + ending, before = read_file(file);
+    const std::string weights = " --device cpu --threads 1 --weights " + here.path("whole").string();
+    for (const std::string& command : {"generate --max-tokens 1 --out " + file, "evaluate --scores " + file})
+      CHECK_THAT(here.command(command + weights).err, ContainsSubstring(file + " would replace the data"));
+    CHECK((read_file(file) == before));
+  }
+
+  // More iterations than samples are in order.
+  const Outcome short_order = train("repeats", "--set num_iters=20");
+  here.done(short_order);
+  const Outcome longer = here.command("train --resume --set num_iters=45 --threads 1 --device cpu --run-dir " +
+                                      here.path("repeats").string());
+  here.done(longer);
+  const std::string warning =
+      "warning: the 160 training samples (train_samples) are enough for 20 of the 45 iterations: from iteration 21 on ";
+  CHECK_THAT(longer.out, ContainsSubstring(warning));
+  CHECK_THAT(here.file("repeats/out.log"), ContainsSubstring(warning));
+  CHECK_THAT(short_order.out, !ContainsSubstring("warning: "));
+  CHECK_THAT(here.file("parts/out.log"), !ContainsSubstring("warning: "));
 
   // Two ranks see the same samples, whose targets count alike.
   here.done(train("exact", "--set num_iters=3 --set dtype=fp64 --set log_every=1"));

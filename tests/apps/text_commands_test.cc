@@ -8,6 +8,7 @@
 #include <set>
 
 #include "engine/files/reader.h"
+#include "tests/data/files/idx_files.h"
 #include "tests/data/text/small_tokenizer.h"
 #include "tests/harness/isobar_command.h"
 #include "tests/harness/testing.h"
@@ -294,6 +295,66 @@ TEST_CASE("text commands: nanoGPT's tokens are imported") {
   CHECK_THAT(commands.refused("import " + commands.at("train.bin") + " --output-prefix " + commands.at("b") +
                               " --tokenizer-type bytes --eod 3"),
              ContainsSubstring("--vocabulary and --eod are those of the tokenizer"));
+}
+
+TEST_CASE("text commands: data info says what a text is, and names the command for what it does not describe") {
+  const TextCommands commands;
+  const std::string text = commands.at("mine.txt"), lines = commands.at("mine.jsonl"), prefix = commands.at("p");
+  testing::write_text(text, "Once upon a time\nétait\n");
+  const std::string train = "a language model is trained on it by: isobar train --config shakespeare --data ",
+                    make = "token files are made of it by: isobar data preprocess --input ";
+  CHECK(commands.done("info " + text) == text + ": text in UTF-8, 24 bytes\n" + train + text + "\n" + make + text +
+                                             " --text --tokenizer-type bytes --output-prefix P\n");
+  testing::write_text(lines, "\n{\"text\": \"a\"}\n");
+  CHECK(commands.done("info " + lines) ==
+        lines + ": JSON lines, 15 bytes\ntoken files are made of its texts by: isobar data preprocess --input " +
+            lines + " --tokenizer-type bytes --output-prefix P\n");
+  const std::string packed = testing::gzipped("a text"), gz = commands.at("mine.gz");
+  testing::write_text(gz, packed);
+  CHECK(commands.done("info " + gz) == gz + ": text in UTF-8, compressed, " + std::to_string(packed.size()) +
+                                           " bytes\n" + make + gz +
+                                           " --text --tokenizer-type bytes --output-prefix P\n");
+  testing::write_text(commands.at("none"), "");
+  CHECK(commands.done("info " + commands.at("none")) == commands.at("none") + ": the file is empty\n");
+  // A code point, and a line of JSON, that what is looked at ends within.
+  for (const std::size_t before : {(1ul << 16) - 1, 1ul << 16}) {
+    testing::write_text(text, std::string(before, 'a') + "é and more");
+    CHECK_THAT(commands.done("info " + text), ContainsSubstring(": text in UTF-8, "));
+  }
+  testing::write_text(lines, "{\"text\": \"" + std::string(1 << 17, 'a') + "\"}\n");
+  CHECK_THAT(commands.done("info " + lines), ContainsSubstring(": JSON lines, "));
+  testing::write_text(lines, "{begins as JSON}\n");
+  CHECK_THAT(commands.done("info " + lines), ContainsSubstring(": text in UTF-8, "));
+  CHECK(commands.refused("info --check " + text) == "isobar: --check is for fields, and " + text + " is a text\n");
+  for (const char* other : {"a\xff", "a\x01", "\x7f", "a\xc3"}) {
+    testing::write_text(text, other);
+    CHECK_THAT(commands.refused("info " + text), ContainsSubstring("HDF5"));
+  }
+
+  testing::write_text(lines, "{\"text\": \"abc\", \"t\": \"d\"}\n");
+  commands.done("preprocess --tokenizer-type bytes --json-keys text t --input " + lines + " --output-prefix " + prefix);
+  CHECK(commands.refused("info " + prefix) == "isobar: " + prefix + " does not exist; token files of this prefix: " +
+                                                  prefix + "_t_document, " + prefix + "_text_document\n");
+  CHECK_THAT(commands.refused("info " + commands.at("q")), ContainsSubstring("q does not exist\n"));
+  CHECK(commands.refused("info " + prefix + "_t_document.json") ==
+        "isobar: " + prefix + "_t_document.json belongs to the token file " + prefix + "_t_document\n");
+  testing::write_text(commands.at("train.bin"), "abcd");
+  CHECK_THAT(commands.refused("info " + commands.at("train.bin")),
+             ContainsSubstring("train.idx; tokens of nanoGPT or llm.c are taken over by isobar data import"));
+  testing::write_text(commands.at("w.safetensors"), "abcd");
+  CHECK_THAT(commands.refused("info " + commands.at("w.safetensors")), ContainsSubstring(" is a file of weights: "));
+  const std::string folder = commands.at("run");
+  fs::create_directory(folder);
+  testing::write_text(folder + "/config.json", "{\"model_type\": \"gpt2\"}");
+  testing::write_text(folder + "/model.safetensors", "");
+  CHECK_THAT(commands.refused("info " + folder), ContainsSubstring("run is a model's folder, of Hugging Face: "));
+  testing::write_text(folder + "/config.json", "{\"num_iters\": 1, \"global_batch_size\": 1}");
+  CHECK_THAT(commands.refused("info " + folder),
+             ContainsSubstring("run is the folder of a run: isobar evaluate --weights " + folder));
+
+  CHECK_THAT(commands.done("info --show 0 --max-tokens 2 --tokenizer-type bytes " + prefix + "_text_document"),
+             ContainsSubstring("\nsequence 0: 3 tokens, the first 2 of them (--max-tokens 0 shows all)\n97 98\nab\n"));
+  CHECK_THAT(commands.refused("info --max-tokens 2 " + prefix + "_text_document"), ContainsSubstring("--show"));
 }
 
 TEST_CASE("text commands: preprocess killed at random moments leaves no token file, and its leftovers go") {

@@ -1317,7 +1317,7 @@ TEST_CASE("a forecast says which weights it is made with, and warns of untrained
   check_done(isobar_command(here, here.train("worse", "--set lr=1 --set lr_schedule=constant --num_iters 4")));
   const Outcome untrained = isobar_command(here, base + here / "worse");
   CHECK(untrained.status == 0);
-  CHECK_THAT(untrained.err, ContainsSubstring(" is of iteration 0: these weights were never trained\n"));
+  CHECK_THAT(untrained.err, ContainsSubstring(" is of iteration 0: these are the weights that its run began with\n"));
   // The best loss is that of the best weights, and of no checkpoint.
   const std::string last = here / "run/checkpoints/step_00000014/model.safetensors";
   const Outcome of_last = isobar_command(here, base + last);

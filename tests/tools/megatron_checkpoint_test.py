@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Tests of tools/megatron_checkpoint.py: there and back the same bits, under any layout, moments too. Exit status 77
-where PyTorch is missing."""
+where PyTorch or NumPy is missing."""
 import contextlib
 import io
 import json
@@ -10,9 +10,10 @@ import tempfile
 import unittest
 
 try:
+    import numpy  # noqa: F401
     import torch
-except ImportError:
-    print("skipped: PyTorch is missing")
+except ImportError as missing:
+    print(f"skipped: {missing.name} is missing")
     sys.exit(77)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -202,6 +203,13 @@ class Checkpoint(unittest.TestCase):
             self.assertEqual(status, 1)
             self.assertIn(sentence, error)
             self.assertNotIn("Traceback", error)
+        lacking = self.path / "lacking.safetensors"
+        weights = model(1)
+        del weights["blocks.1.attn.q.bias"]
+        safetensors_file.save(weights, lacking)
+        for direction in ("to-megatron", "to-nanogpt"):
+            self.assertIn("the weights have blocks.1.attn.k.bias, but no blocks.1.attn.q.bias",
+                          self.tool(direction, lacking, self.path / "x", "--heads", HEADS)[1])
         self.tool("to-megatron", run, there, "--tp", 2)
         (there / "iter_0000012/mp_rank_01/distrib_optim.pt").write_bytes(b"buckets")
         error = self.tool("from-megatron", there, self.path / "x", "--moments", self.path / "m")[1]

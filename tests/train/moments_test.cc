@@ -116,6 +116,35 @@ TEST_CASE("moments of another run: ranks take their parts of them") {
   CHECK(findings.wrong() == "");
 }
 
+TEST_CASE("moments: a mean of squares that is negative is refused by its name, wherever it comes from") {
+  const TinyClassifier classifier = with_given_moments({"lr_schedule=constant"});
+  TinyRank whole(classifier), rank(classifier);
+  const EarlierRun earlier(whole);
+  const std::filesystem::path other = earlier.folder / "other";
+  // The sign of every number of a tensor is turned.
+  const auto turned = [&](const std::string& name) {
+    const SafetensorsFile file(earlier.folder / "moments");
+    std::vector<std::byte> bytes;
+    std::vector<TensorBytes> tensors = file.tensors();
+    for (TensorBytes& tensor : tensors) {
+      if (tensor.info.name != name) continue;
+      bytes.assign(tensor.bytes.begin(), tensor.bytes.end());
+      const std::size_t size = size_of(tensor.info.dtype);
+      for (std::size_t i = size - 1; i < bytes.size(); i += size) bytes[i] ^= std::byte{0x80};  // little-endian
+      tensor.bytes = bytes;
+    }
+    write_safetensors(other, tensors, of_updates("3"));
+  };
+  turned("v.head.weight");
+  const std::string refusal =
+      other.string() + ": tensor v.head.weight holds negative numbers, but means of squares have none";
+  CHECK(error_of([&] { rank.trainer().take_moments(other); }) == refusal);
+  CHECK(error_of([&] { rank.trainer().read_optimizer(other); }) == refusal);
+  turned("m.head.weight");
+  rank.trainer().take_moments(other);
+  rank.trainer().read_optimizer(other);
+}
+
 TEST_CASE("moments of another run: a file that is none is refused, and nothing is taken of it") {
   const TinyClassifier classifier = with_given_moments({"lr_schedule=constant"});
   TinyRank whole(classifier), rank(classifier);

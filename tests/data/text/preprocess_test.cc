@@ -117,8 +117,71 @@ TEST_CASE("preprocess: plain text is cut as Python's split does") {
   CHECK(corpus.run_plain("a\nb\n\n\nc", "") == Texts{"a\nb", "\nc"});
   CHECK(corpus.run_plain("\n\nb\n\n", "") == Texts{"b"});
   CHECK(corpus.run_plain("a\n--\nb\n---\n--\n", "--") == Texts{"a", "b\n---"});
-  CHECK(corpus.run_plain("", "").empty());
   CHECK(corpus.run_plain(gzipped("a\n\nb"), "") == Texts{"a", "b"});
+}
+
+TEST_CASE("preprocess: between two separators lies an empty document, which is left out and counted") {
+  Corpus corpus;
+  const auto cut = [&](const std::string& contents, const std::string& separator, std::int64_t empty) {
+    const Texts texts = corpus.run_plain(contents, separator);
+    CHECK(read_token_facts(corpus.output()).value().empty_documents == empty);
+    return texts;
+  };
+  CHECK(cut("a\n--\n--\nb\n", "--", 1) == Texts{"a", "b\n"});
+  CHECK(cut("a\n--\n--\n--\nb", "--", 2) == Texts{"a", "b"});
+  CHECK(cut("--\na\n", "--", 1) == Texts{"a\n"});
+  for (const char* end : {"--", "--\n"}) {
+    CHECK(cut(std::string("a\n") + end, "--", 0) == Texts{"a"});
+    CHECK(cut(std::string("a\n--\n") + end, "--", 1) == Texts{"a"});
+  }
+  CHECK(cut("a\n--\n\n--\nb\n--\n\n", "--", 1) == Texts{"a", "b", "\n"});
+  // Of empty lines as of Python's split; it is text that makes a document.
+  CHECK(cut("a\n\n\n\nb", "", 1) == Texts{"a", "b"});
+  CHECK(cut("a\n\n\n", "", 1) == Texts{"a"});
+  CHECK(cut("\n\n\na\n\n", "", 1) == Texts{"\na"});
+  CHECK(cut("a\n\n \n\n\n", "", 1) == Texts{"a", " "});
+}
+
+TEST_CASE("text files: a block has a bounded number of documents, be they empty") {
+  const testing::TemporaryFolder folder;
+  testing::write_text(folder / "in", std::string(3 << 20, '\n'));
+  TextFiles files({.paths = {folder / "in"}, .format = TextFormat::plain, .separator = ""});
+  std::size_t documents = 0, blocks = 0;
+  while (const std::optional<RawBlock> block = files.next()) {
+    CHECK(block->text.empty());
+    documents += block->documents.size();
+    ++blocks;
+  }
+  CHECK(documents == std::size_t{3} << 19);
+  CHECK(blocks == 2);
+}
+
+TEST_CASE("preprocess: files without any text are told, and of nothing else no token file is made") {
+  Corpus corpus;
+  corpus.options.keys = {"a", "b"};
+  const std::string full = corpus.input("{\"a\": \"x\", \"b\": \"\"}\n");
+  const std::string none = corpus.folder / "none", empty = corpus.folder / "empty";
+  testing::write_text(none, "");
+  testing::write_text(empty, "\n{\"a\": \"\", \"b\": \"\"}\n");
+  corpus.options.input.paths = {none, full, empty};
+  CHECK_THROWS_WITH(
+      corpus.run(),
+      none + " and 2 more: no document has a text under the key \"b\", of which a token file could be made");
+  for (const char* key : {"a", "b"}) CHECK_FALSE(fs::exists(corpus.output(key) + ".idx"));
+  corpus.options.keys = {"a"};
+  CHECK(corpus.run().files_without_text == Texts{none, empty});
+  CHECK(corpus.documents("a") == Texts{"x"});
+
+  corpus.options.keys = {"text"};
+  for (const char* type : {"bytes", "characters"}) {
+    corpus.options.tokenizer.type = type;
+    const std::string path = corpus.folder / "in.txt";
+    CHECK_THROWS_WITH(corpus.run_plain("", std::nullopt),
+                      path + ": no document has a text, of which a token file could be made");
+    CHECK_THROWS_WITH(corpus.run_plain("--\n--\n", "--"), ContainsSubstring(path + ": no document has a text"));
+    CHECK_FALSE(fs::exists(corpus.output() + ".idx"));
+    CHECK_FALSE(fs::exists(corpus.folder / "out_characters.json"));
+  }
 }
 
 TEST_CASE("preprocess: the files do not depend on the number of workers") {

@@ -1,8 +1,10 @@
 // Megatron's token files: written byte for byte, read with every type, and refused with one sentence where damaged.
 #include "data/text/token_file.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <random>
 
 #include "data/text/token_tools.h"
@@ -292,6 +294,65 @@ TEST_CASE("token files: joined, they are the file of all documents") {
   CHECK_FALSE(std::filesystem::exists(folder / "c.idx"));
 }
 
+TEST_CASE("token files: what is known of joined ones does not depend on their order") {
+  const testing::TemporaryFolder folder;
+  const TokenFacts told{.tokenizer = "bytes",
+                        .fingerprint = "12",
+                        .vocabulary = 258,
+                        .eod = 256,
+                        .has_eod = true,
+                        .empty_documents = 2,
+                        .text_bytes = 10};
+  TokenFacts imported = told, other_end = told;  // of a tokenizer that nobody named
+  imported.tokenizer = imported.fingerprint = "";
+  imported.empty_documents = 3;
+  other_end.tokenizer = other_end.fingerprint = "";
+  other_end.eod = 0;
+  const auto write = [&](const char* name, const std::optional<TokenFacts>& facts) {
+    TokenWriter writer(folder / name, TokenType::u16, ExistingFile::refused);
+    writer.add_sequence(std::vector{1, 2});
+    writer.end_document();
+    writer.finish(facts.value_or(TokenFacts{}));
+    if (!facts) std::filesystem::remove(folder / (std::string(name) + ".json"));
+  };
+  write("told", told);
+  write("imported", imported);
+  write("other_end", other_end);
+  write("silent", std::nullopt);
+  // The file that all permutations of these make.
+  const auto merged = [&](std::vector<std::string> names) {
+    std::ranges::sort(names);
+    std::optional<std::string> first;
+    do {
+      std::vector<std::string> prefixes;
+      for (const std::string& name : names) prefixes.push_back(folder / name);
+      merge_token_files(prefixes, folder / "m", ExistingFile::replaced);
+      const std::string facts = read_file(folder / "m.json");
+      CHECK(facts == first.value_or(facts));
+      first = facts;
+    } while (std::ranges::next_permutation(names).found);
+    return read_token_facts(folder / "m").value();
+  };
+  const TokenFacts known = merged({"told", "imported"});
+  CHECK(known.empty_documents == 5);
+  CHECK(known.text_bytes == 20);
+  CHECK(known.tokenizer.empty());
+  CHECK(known.fingerprint.empty());
+  CHECK(known.vocabulary == 258);
+  CHECK(known.eod == 256);
+  CHECK(known.has_eod);
+  const TokenFacts ends = merged({"told", "imported", "other_end"});
+  CHECK(ends.empty_documents == 7);
+  CHECK(ends.eod == -1);
+  CHECK_FALSE(ends.has_eod);
+  const TokenFacts unknown = merged({"told", "imported", "silent"});
+  CHECK(unknown.empty_documents == 5);
+  CHECK(unknown.text_bytes == 0);
+  CHECK(unknown.vocabulary == 0);
+  CHECK(unknown.eod == -1);
+  CHECK_FALSE(unknown.has_eod);
+}
+
 TEST_CASE("token files: those of nanoGPT and llm.c are taken over, cut behind each end of a document") {
   const testing::TemporaryFolder folder;
   const std::string from = folder / "train.bin", to = folder / "p";
@@ -339,14 +400,21 @@ TEST_CASE("token files: what is said about one") {
                  .eod = 256,
                  .has_eod = true,
                  .text_bytes = 3});
-  const std::string text = describe_tokens(prefix, 0, tokenizer.get());
+  const std::string text = describe_tokens(prefix, ShownSequence{}, tokenizer.get());
   for (const char* part : {"1 documents, 1 sequences, 4 tokens", "longest sequence: 4 tokens; empty: 0",
                            "tokenizer: bytes ", "every document ends with token 256", "3 bytes of text, 0.75 a token",
                            "sequence 0: 4 tokens\n72 105 27 256\nHi\\x1b<|eod|>\n"})
     CHECK_THAT(text, ContainsSubstring(part));
-  CHECK_THROWS_WITH(describe_tokens(prefix, 1, nullptr), prefix + ": --show 1: sequences are 0 to 0");
+  CHECK_THAT(describe_tokens(prefix, ShownSequence{.max_tokens = 2}, tokenizer.get()),
+             ContainsSubstring("sequence 0: 4 tokens, the first 2 of them (--max-tokens 0 shows all)\n72 105\nHi\n"));
+  for (const std::int64_t enough : {4, 5, 0})
+    CHECK(describe_tokens(prefix, ShownSequence{.max_tokens = enough}, tokenizer.get()) == text);
+  CHECK_THROWS_WITH(describe_tokens(prefix, ShownSequence{.sequence = 1}, nullptr),
+                    prefix + ": --show 1: sequences are 0 to 0");
+  CHECK_THROWS_WITH(describe_tokens(prefix, ShownSequence{.sequence = -1}, nullptr),
+                    prefix + ": --show -1: sequences are 0 to 0");
   write_token_facts(prefix, {.tokenizer = "bytes", .fingerprint = "12", .tokens = 4});
-  CHECK_THROWS_WITH(describe_tokens(prefix, 0, tokenizer.get()),
+  CHECK_THROWS_WITH(describe_tokens(prefix, ShownSequence{}, tokenizer.get()),
                     ContainsSubstring(prefix + " was made by tokenizer bytes 12, not by bytes "));
   write_token_facts(prefix, {.tokens = 5});
   CHECK_THROWS_WITH(describe_tokens(prefix, {}, nullptr), ContainsSubstring("p.json is of another token file"));
@@ -366,7 +434,7 @@ TEST_CASE("token files: what is said about one with modes, several documents and
   CHECK(describe_tokens(prefix.path(), {}, nullptr) ==
         begin + "tokenizer: unknown, there is no " + prefix.path() + ".json\n");
   write_token_facts(prefix.path(), {.vocabulary = 100, .tokens = 5, .text_bytes = 12});
-  CHECK(describe_tokens(prefix.path(), 1, nullptr) ==
+  CHECK(describe_tokens(prefix.path(), ShownSequence{.sequence = 1}, nullptr) ==
         begin +
             "tokenizer: unknown, 100 tokens; documents have no token at their end; 12 bytes of text, 2.40 a token\n" +
             "sequence 1: 2 tokens\n1 0\n");

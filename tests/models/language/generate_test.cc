@@ -216,6 +216,34 @@ TEST_CASE("generate: a seed writes one text, and never a padded token, and ends 
         }) == "a prompt of 6 tokens is longer than the 5 that the model was trained on");
 }
 
+TEST_CASE("generate: what is no token of the tokenizer is never drawn, and changes no draw") {
+  // The same weights: rows beyond the vocabulary are padding that counts in the one, and tokens in the other.
+  const auto model = [](std::int64_t vocabulary, VocabPadding padding) {
+    const auto network = std::make_shared<GptRecipe>(GptOptions{.embed_dim = 16,
+                                                                .depth = 1,
+                                                                .num_heads = 2,
+                                                                .positions = 5,
+                                                                .init_std = 0.3,
+                                                                .vocab_multiple = 8,
+                                                                .vocab_padding = padding});
+    return std::make_unique<LanguageModel>(network, ComputeOptions{},
+                                           TextInfo{.vocabulary = vocabulary, .seq_length = 5}, Device{});
+  };
+  const auto trained = model(5, VocabPadding::live), exported = model(8, VocabPadding::masked);
+  REQUIRE(trained->parameters().weights().to_vector() == exported->parameters().weights().to_vector());
+  const std::vector<Ids> prompts{{1, 2}, {3}, {4, 0, 1}};
+  for (const SamplingOptions& options : {SamplingOptions{.max_tokens = 40, .seed = 3},
+                                         SamplingOptions{.max_tokens = 40, .top_k = 4, .top_p = 0.9, .seed = 4},
+                                         SamplingOptions{.max_tokens = 20, .greedy = true}}) {
+    const std::vector<Ids> texts = continue_texts(*trained, prompts, options, -1, 5);
+    CHECK(continue_texts(*exported, prompts, options, -1, 5) == texts);
+    for (const Ids& text : texts)
+      for (const std::int32_t id : text) CHECK(id < 5);
+  }
+  CHECK(testing::error_of([&] { continue_texts(*trained, prompts, {}, -1, 6); }) ==
+        "the tokenizer has 6 tokens, and the model knows 5");
+}
+
 TEST_CASE("key-value cache: what does not fit is refused") {
   KeyValueCache cache(2, 3, Device{});
   for (const auto& [texts, capacity] : {std::pair(0, 4), std::pair(4, 0)})

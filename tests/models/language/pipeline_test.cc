@@ -13,6 +13,7 @@
 #include "apps/train/trainer.h"
 #include "comm/thread_ranks.h"
 #include "comm/whole_tensors.h"
+#include "kernels/attention/attention.h"
 #include "kernels/cross_entropy.h"
 #include "models/gpt/recipe.h"
 #include "models/language/language_model.h"
@@ -497,6 +498,23 @@ TEST_CASE("pipeline: messages, bytes and memory are those that a step on shapes 
         });
       }
   CHECK(findings.wrong() == "");
+}
+
+TEST_CASE("pipeline: a cut counts the pairs that documents leave, as the cost model does") {
+  constexpr std::int64_t kTokens = 64, kBlocks = 4, kHeads = 2, kHeadSize = 8;
+  const auto work_of = [&](double share_of_pairs) {
+    const auto network = std::make_shared<GptRecipe>(
+        GptOptions{.embed_dim = kHeads * kHeadSize, .depth = kBlocks, .num_heads = kHeads, .positions = kTokens});
+    const TextInfo info{.vocabulary = kVocabulary, .seq_length = kTokens, .share_of_pairs = share_of_pairs};
+    const Parallel parallel = Parallel::imagined(0, {.pp = 2}, "tp-cp-dp");
+    const LanguageModel model(network, ComputeOptions{}, info, meta_like(DeviceKind::cpu), parallel);
+    double work = 0;
+    for (const double piece : model.staged_network().share()->cut().work) work += piece;
+    return work;
+  };
+  const AttentionFwdArgs triangle{.shape = {1, kHeads, kTokens, kTokens, kHeadSize}, .causal = true, .dropout = {}};
+  CHECK(work_of(1) - work_of(0.25) ==
+        testing::Approx(0.75 * kBlocks * attention_fwd_cost(triangle).flops).epsilon(1e-9));
 }
 
 TEST_CASE("pipeline: what cannot be cut is refused with the numbers") {

@@ -536,12 +536,12 @@ TEST_CASE("meeting: who leaves waits for a rank that works alone, though its own
   const int number = port.port();
   std::optional<Meeting> first;
   std::thread entering([&] { first.emplace(attendee(0, 2), std::move(port), options()); });
-  Meeting second(attendee(1, 2), at(number), options(0.2));
+  Meeting second(attendee(1, 2), at(number), options(0.4));
   entering.join();
   first->begin_work("writing a checkpoint", kAnyTime);
   std::string end = "it still waits";
   std::thread leaving([&] { end = error_of([&] { second.leave(); }, "it has left"); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
   first->leave();
   leaving.join();
   CHECK(end == "it has left");

@@ -25,6 +25,13 @@ template <class T>
 T combined(T a, T b, Op op) {
   if constexpr (std::is_same_v<T, bf16> || std::is_same_v<T, fp16>) {
     return T(combined(static_cast<float>(a), static_cast<float>(b), op));  // rounded at every step, as in a ring
+  } else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
+    // What is too large goes round, as on a GPU: parts of equal size may have numbers behind a rank's own, which nobody
+    // reads and nobody has written.
+    using Bits = std::uint64_t;
+    if (op == kSum) return static_cast<T>(static_cast<Bits>(a) + static_cast<Bits>(b));
+    if (op == kProd) return static_cast<T>(static_cast<Bits>(a) * static_cast<Bits>(b));
+    return op == kMax ? std::max(a, b) : std::min(a, b);
   } else {
     if (op == kSum) return static_cast<T>(a + b);
     if (op == kProd) return static_cast<T>(a * b);

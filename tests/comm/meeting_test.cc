@@ -101,6 +101,19 @@ Ends meet(int ranks, const std::function<void(Meeting&, int rank)>& body,
   return ends;
 }
 
+// Two that have met; rank 1 waits so long for rank 0.
+struct TwoRanks {
+  explicit TwoRanks(double seconds) {
+    MeetingPort port(kHere, 0);
+    const int number = port.port();
+    std::thread entering([&] { first.emplace(attendee(0, 2), std::move(port), options()); });
+    second.emplace(attendee(1, 2), at(number), options(seconds));
+    entering.join();
+  }
+
+  std::optional<Meeting> first, second;
+};
+
 void leave(Meeting& meeting, int /*rank*/) {
   meeting.leave();
 }
@@ -532,32 +545,24 @@ TEST_CASE("meeting: a death is told by rank 0 as soon as it is known, and by nob
 }
 
 TEST_CASE("meeting: who leaves waits for a rank that works alone, though its own time is over several times") {
-  MeetingPort port(kHere, 0);
-  const int number = port.port();
-  std::optional<Meeting> first;
-  std::thread entering([&] { first.emplace(attendee(0, 2), std::move(port), options()); });
-  Meeting second(attendee(1, 2), at(number), options(0.4));
-  entering.join();
-  first->begin_work("writing a checkpoint", kAnyTime);
+  TwoRanks ranks(0.4);
+  Meeting &first = *ranks.first, &second = *ranks.second;
+  first.begin_work("writing a checkpoint", kAnyTime);
   std::string end = "it still waits";
   std::thread leaving([&] { end = error_of([&] { second.leave(); }, "it has left"); });
   std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-  first->leave();
+  first.leave();
   leaving.join();
   CHECK(end == "it has left");
 }
 
 TEST_CASE("meeting: who leaves and waits in vain for the others names them, as in any call") {
-  MeetingPort port(kHere, 0);
-  const int number = port.port();
-  std::optional<Meeting> first;
-  std::thread entering([&] { first.emplace(attendee(0, 2), std::move(port), options()); });
-  Meeting second(attendee(1, 2), at(number), options(0.5));
-  entering.join();
+  TwoRanks ranks(0.5);
+  Meeting &first = *ranks.first, &second = *ranks.second;
   const std::string sentence = "rank 1: rank 0 has not come to the end of the run, within 0.5 s";
   CHECK(error_of([&] { second.leave(); }) == sentence);
-  while (!first->has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // it hears it last
-  CHECK(first->failure() == sentence);
+  while (!first.has_failed()) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // it hears it last
+  CHECK(first.failure() == sentence);
 }
 
 namespace {

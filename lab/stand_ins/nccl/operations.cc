@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/common/dtype.h"
 #include "lab/stand_ins/nccl/member.h"
@@ -25,16 +26,12 @@ template <class T>
 T combined(T a, T b, Op op) {
   if constexpr (std::is_same_v<T, bf16> || std::is_same_v<T, fp16>) {
     return T(combined(static_cast<float>(a), static_cast<float>(b), op));  // rounded at every step, as in a ring
-  } else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
-    // What is too large goes round, as on a GPU: parts of equal size may have numbers behind a rank's own, which nobody
-    // reads and nobody has written.
-    using Bits = std::uint64_t;
-    if (op == kSum) return static_cast<T>(static_cast<Bits>(a) + static_cast<Bits>(b));
-    if (op == kProd) return static_cast<T>(static_cast<Bits>(a) * static_cast<Bits>(b));
-    return op == kMax ? std::max(a, b) : std::min(a, b);
   } else {
-    if (op == kSum) return static_cast<T>(a + b);
-    if (op == kProd) return static_cast<T>(a * b);
+    // Whole numbers that are too large go round, as on a GPU: behind a rank's own part may lie padding, which nobody
+    // has written and nobody reads.
+    using Sum = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;
+    if (op == kSum) return static_cast<T>(static_cast<Sum>(a) + static_cast<Sum>(b));
+    if (op == kProd) return static_cast<T>(static_cast<Sum>(a) * static_cast<Sum>(b));
     if constexpr (std::is_floating_point_v<T>) return op == kMax ? std::fmax(a, b) : std::fmin(a, b);
     return op == kMax ? std::max(a, b) : std::min(a, b);
   }

@@ -106,7 +106,7 @@ TEST_CASE("freed blocks go back to the system before a new one is said not to fi
       std::memset(larger.data(), 1, bytes);
     });
   };
-  CHECK(ask_for(400 * kMiB) == kDone);
+  CHECK(ask_for(300 * kMiB) == kDone);
   CHECK(ask_for(600 * kMiB) == kError);
 }
 

@@ -24,6 +24,7 @@
 #include "data/fields/statistics.h"
 #include "data/files/hdf5.h"
 #include "data/forecasts/climatology.h"
+#include "data/images/labelled_images.h"
 #include "data/synthetic/nbody_box.h"
 #include "data/synthetic/synth.h"
 #include "data/text/describe_text.h"
@@ -255,11 +256,15 @@ void refuse_other_data(const std::string& path) {
                path, " belongs to the token file ", fs::path(file).replace_extension().string());
 }
 
-// What is no token file: a text, or fields.
+// What is no token file: a text, labelled images, or fields.
 std::string describe_others(const std::string& path, bool checks_values) {
   if (const auto text = fs::is_regular_file(path) ? describe_text(path) : std::nullopt) {
     ISOBAR_CHECK(!checks_values, "--check is for fields, and ", path, " is a text");
     return *text;
+  }
+  if (const auto images = fs::is_directory(path) ? describe_idx_files(path) : std::nullopt) {
+    ISOBAR_CHECK(!checks_values, "--check is for fields, and ", path, " holds images");
+    return *images;
   }
   return describe_data(path, checks_values) +
          (checks_values ? "" : "not read: the values of the fields; --check reads them all, and finds holes\n");

@@ -56,7 +56,7 @@ namespace {
 
 // Freed host blocks, by size. They are kept for the next step, since their pages are already mapped. If none fits a
 // request, a new block is made. Blocks are returned to the system only if the pool and the blocks in use exceed 1.25
-// times the max that was ever in use at once.
+// times the max that was ever in use at once, or if there is no other memory left.
 class HostPool {
  public:
   HostBlock allocate(std::size_t bytes) {
@@ -64,7 +64,8 @@ class HostPool {
     if (HostBlock block = take_free(capacity)) return block;
     HostBlock block = make_block(capacity);
     release_for(capacity);
-    block.mapped() = std::aligned_alloc(alignment_of(capacity), round_up(capacity, alignment_of(capacity)));
+    block.mapped() = new_memory(capacity);
+    while (block.mapped() == nullptr && release_one()) block.mapped() = new_memory(capacity);
     ISOBAR_CHECK(block.mapped() != nullptr, "out of memory: ", capacity, " bytes were asked for");
     {
       const std::lock_guard lock(mutex_);
@@ -91,6 +92,10 @@ class HostPool {
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
   static std::size_t alignment_of(std::size_t bytes) { return bytes >= kHugePage ? 4096 : kStorageAlignment; }
 
+  static void* new_memory(std::size_t bytes) {
+    return std::aligned_alloc(alignment_of(bytes), round_up(bytes, alignment_of(bytes)));
+  }
+
   static HostBlock make_block(std::size_t capacity) {
     std::multimap<std::size_t, void*> list{{capacity, nullptr}};
     return list.extract(list.begin());
@@ -111,6 +116,14 @@ class HostPool {
     const std::lock_guard lock(mutex_);
     const std::size_t used = used_ + capacity, peak = std::max(peak_, used);
     while (used + spare_ > peak + peak / 4) release_largest();  // ends: `used` alone is at most `peak`
+  }
+
+  // False if no block is spare.
+  bool release_one() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return false;
+    release_largest();
+    return true;
   }
 
   void count_use(std::size_t bytes) {

@@ -51,6 +51,19 @@ std::string find_idx_images(const std::string& folder, bool train) {
   return path;
 }
 
+std::optional<std::string> describe_idx_files(const std::string& folder) {
+  std::string sets;
+  for (const bool train : {true, false}) {
+    if (find_file(folder, images_name_of(train)).empty()) continue;
+    const LabelledImages images(find_idx_files(folder, train));
+    sets += concat(name_of_file(train, ": "), images.samples(), " images of ", images.height(), " x ", images.width(),
+                   " pixels, labels 0 to ", images.classes() - 1, '\n');
+  }
+  if (sets.empty()) return std::nullopt;
+  return concat(folder, ": labelled images in IDX files\n", sets,
+                "they are classified by: isobar train --config mnist --data ", folder, '\n');
+}
+
 IdxArray read_idx_images(const std::string& path) {
   return read_array(path, 3, "images have three dimensions: number, height, width");
 }

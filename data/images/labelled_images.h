@@ -23,6 +23,10 @@ IdxFiles find_idx_files(const std::string& folder, bool train);
 // The images of these files alone; Error if there are none.
 std::string find_idx_images(const std::string& folder, bool train);
 
+// What `isobar data info` says of a folder with such files, a line for each of the two sets that it has. None if it has
+// neither. Error as for opening them.
+std::optional<std::string> describe_idx_files(const std::string& folder);
+
 // Images [N, height, width] of an IDX file; Error if it has other dimensions.
 IdxArray read_idx_images(const std::string& path);
 

@@ -15,6 +15,12 @@ bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r") == std::string_view::npos;
 }
 
+// Takes the end of the last line of the document at `begin` away: LF, or CR LF.
+void drop_line_end(std::string& text, std::size_t begin, bool has_return) {
+  text.pop_back();
+  if (has_return && text.size() > begin && text.back() == '\r') text.pop_back();
+}
+
 }  // namespace
 
 TextFiles::TextFiles(TextFilesOptions options) : options_(std::move(options)) {
@@ -66,20 +72,22 @@ bool TextFiles::add_plain_document(RawBlock& block) {
   RawDocument document{.begin = block.text.size(), .bytes = 0, .line = line_ + 1};
   bool has_lines = false, is_separated = false;
   for (std::string_view line; !is_separated && next_line(line);) {
-    is_separated = options_.separator && line == *options_.separator && (has_lines || !line.empty());
+    const bool has_return = line.ends_with('\r') && line != options_.separator;
+    const std::string_view shown = line.substr(0, line.size() - (has_return ? 1 : 0));
+    is_separated = options_.separator && shown == *options_.separator && (has_lines || !shown.empty());
     if (!is_separated) {
       block.text += line;
       if (had_newline_) block.text += '\n';
       has_lines = true;
     } else if (has_lines) {
-      block.text.pop_back();
+      drop_line_end(block.text, document.begin, has_return);
     }
     ISOBAR_CHECK(block.text.size() - document.begin <= kMaxDocumentBytes, block.path, ": the document of line ",
                  document.line, " is longer than ", kMaxDocumentBytes, " bytes");
   }
   if (!has_lines && !is_separated) return false;
   const bool may_be_blank = options_.separator && options_.separator->empty();
-  if (may_be_blank && block.text.find_first_not_of('\n', document.begin) == std::string::npos)
+  if (may_be_blank && block.text.find_first_not_of("\r\n", document.begin) == std::string::npos)
     block.text.resize(document.begin);
   document.bytes = block.text.size() - document.begin;
   block.documents.push_back(document);

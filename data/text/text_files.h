@@ -7,7 +7,7 @@
 // documents are those of text.split("\n" + separator + "\n") in Python. Between two separators, and before one that
 // begins a file, lies an empty document. Behind one that ends a file there is none.
 // Where the separator is the empty line, an empty line behind it is text of the next document, as it is for split; a
-// document that has no other lines is empty.
+// document that has no other lines is empty. Where lines end in CR LF, a separator does too.
 #pragma once
 
 #include <cstdint>

@@ -144,6 +144,7 @@ TokenFacts merge_token_files(const std::vector<std::string>& prefixes, const std
 TokenFacts import_tokens(const ImportOptions& options) {
   const FileReader file(options.path);
   const ImportedFormat format = format_of_tokens(file, options.path);
+  ISOBAR_CHECK(format.tokens > 0, options.path, " holds no tokens");
   const std::size_t size = bytes_of(format.type), at_once = kCopiedBytes / size;
   TokenWriter writer(token_prefix(options.output_prefix), token_type_for(options.vocabulary), options.existing);
   std::vector<std::byte> stored, packed;

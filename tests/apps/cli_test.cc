@@ -239,6 +239,22 @@ TEST_CASE("data synth: a seed is another weather, or another universe, whatever 
   }
 }
 
+TEST_CASE("data info of labelled images: the sets that are there") {
+  const Scratch scratch;
+  const std::string folder = scratch / "digits";
+  fs::create_directory(folder);
+  isobar::testing::write_images(folder, "t10k", {2, 3, std::string(12, 'x'), {1, 4}});
+  const std::string begin = folder + ": labelled images in IDX files\n",
+                    test = "t10k: 2 images of 2 x 3 pixels, labels 0 to 4\n",
+                    end = "they are classified by: isobar train --config mnist --data " + folder + "\n";
+  CHECK(in_shell("data info " + folder).out == begin + test + end);
+  isobar::testing::write_images(folder, "train", {4, 2, std::string(24, 'x'), {0, 9, 2}});
+  CHECK(in_shell("data info " + folder).out == begin + "train: 3 images of 4 x 2 pixels, labels 0 to 9\n" + test + end);
+  check_error(in_shell("data info --check " + folder), "--check is for fields, and " + folder + " holds images");
+  fs::remove(folder + "/train-labels-idx1-ubyte");
+  check_error(in_shell("data info " + folder), "digits lacks train-labels-idx1-ubyte");
+}
+
 #ifndef ISOBAR_SANITIZED
 TEST_CASE("values that memory is lacking for are met in a child process, before they are read") {
   const Scratch scratch;

@@ -1,12 +1,15 @@
 // Out of memory at any allocation gives std::bad_alloc, and never ends the process from a function that may not throw.
 //
 // The operators new and delete are defined here and take the place of the library's in this program.
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <new>
 #include <string>
 
@@ -14,6 +17,7 @@
 #include "engine/files/checkpoint.h"
 #include "engine/storage.h"
 #include "kernels/common/check.h"
+#include "tests/harness/resource_limit.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
@@ -82,6 +86,28 @@ TEST_CASE("memory is freed where there is none left", "[storage]") {
           left_before_failure = 0;
           delete storage;
         }) == kDone);
+}
+
+std::size_t address_space_in_use() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+}
+
+TEST_CASE("freed blocks go back to the system before a new one is said not to fit", "[storage]") {
+  constexpr std::size_t kMiB = std::size_t{1} << 20;
+  const auto ask_for = [](std::size_t bytes) {
+    return end_of(-1, [&] {
+      // Both are pooled. One goes back for the new block in any case: pool and use may exceed the most that was ever in
+      // use by a quarter. The other one is kept by that rule.
+      { const Storage one(256 * kMiB, Device{}), other(256 * kMiB, Device{}); }
+      const testing::ResourceLimit limit(RLIMIT_AS, address_space_in_use() + 16 * kMiB);
+      const Storage larger(bytes, Device{});
+      std::memset(larger.data(), 1, bytes);
+    });
+  };
+  CHECK(ask_for(300 * kMiB) == kDone);
+  CHECK(ask_for(600 * kMiB) == kError);
 }
 
 TEST_CASE("a checkpoint is saved and found, or memory runs out by an exception", "[checkpoint]") {

@@ -2,7 +2,7 @@
 """Kills `isobar pretrain-gpt` at random moments and goes on with it: the bits of the end are those of a run that nobody
 disturbed, and the file that names the newest checkpoint is whole at every moment.
 
-    pretrain_kills.py --isobar build-cpu/apps/isobar [--kills 6] [--ranks 2] [--seed 1]
+    pretrain_kills.py --isobar build-cpu/apps/isobar [--kills 6] [--ranks 4] [--pipeline 2] [--seed 1]
 """
 import argparse
 import json
@@ -37,12 +37,13 @@ def tracked(run):
 
 class Runs:
     def __init__(self, options, folder):
-        self.isobar, self.folder, self.ranks = options.isobar.resolve(), folder, options.ranks
+        self.isobar, self.folder = options.isobar.resolve(), folder
+        self.layout = ["--ranks", str(options.ranks), "--pipeline-model-parallel-size", str(options.pipeline)]
         self.tokens = write_tokens(self.isobar, folder)
 
     def start(self, run):
         command = [self.isobar, "pretrain-gpt", *MODEL, *LENGTH, "--device", "cpu", "--data-path", self.tokens,
-                   "--save", run, "--load", run, "--ranks", str(self.ranks)]
+                   "--save", run, "--load", run, *self.layout]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def finish(self, run):
@@ -65,7 +66,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--isobar", type=pathlib.Path, required=True)
     parser.add_argument("--kills", type=int, default=6)
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--ranks", type=int, default=4, help="of the pipeline and of data")
+    parser.add_argument("--pipeline", type=int, default=2, help="ranks that a copy of the model is cut over")
     parser.add_argument("--seed", type=int, default=1)
     o = parser.parse_args()
     numbers = random.Random(o.seed)

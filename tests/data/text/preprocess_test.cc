@@ -135,6 +135,10 @@ TEST_CASE("preprocess: between two separators lies an empty document, which is l
     CHECK(cut(std::string("a\n--\n") + end, "--", 1) == Texts{"a"});
   }
   CHECK(cut("a\n--\n\n--\nb\n--\n\n", "--", 1) == Texts{"a", "b", "\n"});
+  // Where lines end in CR LF, so does the separator; a CR of the text stays.
+  CHECK(cut("a\r\n--\r\n--\r\nb\r\n", "--", 1) == Texts{"a", "b\r\n"});
+  CHECK(cut("a\r\n\r\n\r\n\r\nb\r\n\r\n", "", 1) == Texts{"a", "b"});
+  CHECK(cut("a\r\n--\nb\n--\r\n\rc", "--", 0) == Texts{"a\r", "b", "\rc"});
   // Of empty lines as of Python's split; it is text that makes a document.
   CHECK(cut("a\n\n\n\nb", "", 1) == Texts{"a", "b"});
   CHECK(cut("a\n\n\n", "", 1) == Texts{"a"});

@@ -521,18 +521,20 @@ TEST_CASE("text data: the sets of a split, of paths of their own, of a blend, an
   options.vocabulary = 50257;
   options.eod = 50256;
   options.samples = {10, 10, 10};
+  options.seq_length = 1024;
   CHECK(sets()[2]->name() == "mock data");
+  const std::uint64_t whole = open_text_data(options).trained_on;
+  options.seq_length = 1025;
+  CHECK(open_text_data(options).trained_on != whole);
   // From numpy.random: lengths of default_rng(0), documents 0 to 33,333 and then samples shuffled by RandomState(1234).
   options.vocabulary = 4096;
   options.eod = 4095;
   options.seq_length = 16;
-  const auto tokens_of = [&](std::int64_t sample) { return Lengths(sample_of(*sets()[0], sample)["tokens"]); };
+  const TextData made_up = open_text_data(options);
+  const auto tokens_of = [&](std::int64_t sample) { return Lengths(sample_of(*made_up.sets[0], sample)["tokens"]); };
   CHECK(tokens_of(0) ==
         Lengths{1361, 1362, 1363, 1364, 1365, 1366, 1367, 1368, 1369, 1370, 1371, 1372, 1373, 1374, 1375, 1376, 1377});
   CHECK(tokens_of(6) == Lengths{2239, 4095, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15});
-  const std::uint64_t whole = open_text_data(options).trained_on;
-  options.seq_length = 17;
-  CHECK(open_text_data(options).trained_on != whole);
   options.data_path = {a};
   CHECK_THROWS_WITH(sets(), ContainsSubstring("2 are given"));
 }

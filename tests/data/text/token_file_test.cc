@@ -375,10 +375,11 @@ TEST_CASE("token files: those of nanoGPT and llm.c are taken over, cut behind ea
   CHECK(imported(header16 + narrow) == expected);
   CHECK(imported(header32 + wide) == expected);
   CHECK(imported(narrow, -1) == Documents{{1, 2, 9, 9, 3, 4}});
-  CHECK(imported("").empty());
   const auto refused = [&](const std::string& contents, const std::string& why) {
     CHECK_THROWS_WITH(imported(contents), ContainsSubstring(from + why));
   };
+  refused("", " holds no tokens");
+  refused(stored<std::int32_t>(20240520, 1, 0) + std::string(1012, '\0'), " holds no tokens");
   refused(narrow + "x", " has 13 bytes, an odd number: it does not hold 16-bit tokens");
   refused(header16 + narrow.substr(2),
           " is damaged: its header gives 6 tokens, which take 1036 bytes, but it has 1034");

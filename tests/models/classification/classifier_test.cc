@@ -100,7 +100,7 @@ TEST_CASE("ten steps of AdamW on a classifier equal PyTorch's in fp64") {
   testing::check_exact_training(golden, train(golden, kFp64), "adamw");
 }
 
-TEST_CASE("lower precisions of a classifier err at most twice as much as PyTorch in the same precision") {
+TEST_CASE("lower precisions of a classifier err at most twice as much as PyTorch in the same precision", "[.long]") {
   const Golden golden("digits");
   NamedValues start;
   for (const std::string& name : golden.parameters()) start[name] = golden.values("weight." + name);

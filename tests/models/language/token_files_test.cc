@@ -152,10 +152,12 @@ TEST_CASE("token files: paths of each set, blends with and without weights, and 
     CHECK(opened->note() == "judged: all of " + name);
     CHECK(opened->samples().samples() == samples);
   }
-  const auto mock = files.config({"mock_data=true", "tokenizer=numbers", "vocab_size=4096", "positions=4"});
-  const GivenWeights of_mock{
-      "w.safetensors",
-      files.opened({"mock_data=true", "tokenizer=numbers", "vocab_size=4096"})->make_task({}, Device{})->settings()};
+  const auto mock =
+      files.config({"mock_data=true", "tokenizer=numbers", "vocab_size=4096", "seq_length=512", "positions=512"});
+  const GivenWeights of_mock{"w.safetensors",
+                             files.opened({"mock_data=true", "tokenizer=numbers", "vocab_size=4096", "seq_length=512"})
+                                 ->make_task({}, Device{})
+                                 ->settings()};
   CHECK(mock.recipe->open_split(DataSplit::test, of_mock)->note() ==
         "judged: the test set, of documents that are made up");
 
@@ -288,7 +290,8 @@ TEST_CASE("token files: a run without validation, and one on documents that are 
   CHECK_THAT(testing::error_of([&] { read_batch(data->valid(), std::vector<std::int64_t>{0}); }),
              ContainsSubstring("no validation set: sample 0 of none is asked for"));
 
-  const std::vector<std::string> mock{"mock_data=true", "tokenizer=numbers", "vocab_size=4096", "eval_iters=2"};
+  const std::vector<std::string> mock{"mock_data=true", "tokenizer=numbers", "vocab_size=4096", "seq_length=512",
+                                      "eval_iters=2"};
   const auto made_up = files.opened(mock);
   CHECK(made_up->train().name() == "mock data");
   CHECK(made_up->train().samples() == 12);

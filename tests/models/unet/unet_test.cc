@@ -226,7 +226,7 @@ TEST_CASE("unet: ten steps of Adam equal PyTorch's in fp64") {
   }
 }
 
-TEST_CASE("unet: lower precisions err at most twice as much as PyTorch in the same precision") {
+TEST_CASE("unet: lower precisions err at most twice as much as PyTorch in the same precision", "[.long]") {
   check_precisions([](DeviceKind kind) { return kind != DeviceKind::emulator; });
 }
 

@@ -128,6 +128,8 @@ TEST_CASE("check: statistics are of the data at hand") {
   const Outcome outcome = checks.check("--ranks 2");
   INFO(outcome.out << outcome.err);
   CHECK(outcome.status == 0);
+  CHECK_THAT(outcome.out, ContainsSubstring("no statistics in " + (checks / "data").string() +
+                                            ": they are made from the training steps\nthree steps of dp 2 x "));
 }
 
 TEST_CASE("check: two blocks are enough, and all of them are checked where that is asked for") {

@@ -560,6 +560,38 @@ TEST_CASE("mesh --pipeline takes the parts of the config, and says what each pla
                         ContainsSubstring(" by this work, holds 2 parts at most\n") &&
                         ContainsSubstring(" by this work, holds 1 part at most\n"));
   CHECK_THAT(in_shell(gpt2 + "--parts 4").out, ContainsSubstring(", 4 parts; "));
+  // Twelve blocks of one cost in four chunks; what comes before them and behind is the first one's and the last one's.
+  const std::string chunks = in_shell(gpt2 + "--pipeline-chunks 2 --pipeline-split 3,3,3,3").out;
+  CHECK_THAT(chunks, ContainsSubstring("A pipeline of 2 places, 2 chunks, split 3,3,3,3, 6 parts; "));
+  const std::size_t begin = chunks.find("  place 0, chunk 0: ");
+  REQUIRE(begin != std::string::npos);
+  std::istringstream lines(chunks.substr(begin));
+  std::vector<double> work, share;
+  for (const std::string start :
+       {"  place 0, chunk 0: stages 0-3, 3 blocks, ", "  place 1, chunk 0: stages 4-6, 3 blocks, ",
+        "  place 0, chunk 1: stages 7-9, 3 blocks, ", "  place 1, chunk 1: stages 10-14, 3 blocks, "}) {
+    std::string line;
+    std::getline(lines, line);
+    INFO(line);
+    REQUIRE(line.starts_with(start));
+    double gflop = 0, percent = 0;
+    CHECK(std::sscanf(line.c_str() + start.size(), "%lf Gflop a sample, %lf %% of the network", &gflop, &percent) == 2);
+    work.push_back(gflop), share.push_back(percent);
+  }
+  CHECK(work[1] == work[2]);
+  CHECK(work[3] > 1.5 * work[1]);  // the head
+  CHECK(std::abs(share[0] + share[1] + share[2] + share[3] - 100) < 0.3);
+  // By hand: a block multiplies a token by 12 C^2 numbers, and by 2 T C of attention, of which it needs half.
+  constexpr double kWidth = 768, kTokens = 1024;
+  const double of_block = kTokens * (24 * kWidth * kWidth + 2 * kTokens * kWidth);
+  CHECK(std::abs(work[1] / (3 * of_block / 1e9) - 1) < 0.05);
+  const std::string held = in_shell(
+                               "mesh --pp 2 --pipeline-chunks 2 --config gpt2 --set vocab_size=50257 --set "
+                               "seq_length=1024 --set positions=1024 --device cpu --set grad_accumulation=2 --set "
+                               "global_batch_size=2 --pipeline-split 3,3,3,3")
+                               .out;
+  CHECK_THAT(held, ContainsSubstring("\nrank 0: blocks of chunk 0 0-2 of 12, blocks of chunk 1 6-8 of 12, "));
+  CHECK_THAT(held, ContainsSubstring("\nrank 1: blocks of chunk 0 3-5 of 12, blocks of chunk 1 9-11 of 12, "));
 }
 
 TEST_CASE("mesh --fit lists the layouts that fit, by what they exchange") {

@@ -268,6 +268,40 @@ TEST_CASE(
                "there is no t2m, u10 at 2017-12-31T18:00");
 }
 
+TEST_CASE("forecasts: what is computed of the time is that of a lead's own time, over a hole and beyond the data too") {
+  const Forecasts here;
+  here.train_on("whole", R"(--set 'computed_channels=["cos_zenith"]' --set time_features=true )");
+  std::vector<double> times = hours(0, 8);
+  for (std::size_t i = 4; i < 8; ++i)
+    times[i] += 6;  // the fifth step is missing; the last one is that of 2017-12-31T00
+  std::vector<float> fields = weather(0, 4, 2, 0);
+  const std::vector<float> rest = weather(5, 4, 2, 0);
+  fields.insert(fields.end(), rest.begin(), rest.end());
+  fs::create_directories(here.path("hole"));
+  here.write_file("hole/one", {"t2m", "u10"}, {"K", "m s-1"}, times, fields);
+  for (const std::string start : {"2017-12-29T06", "2017-12-30T18"}) {
+    const std::string arguments = "--start " + start + " --steps 9";
+    here.done(here.forecast("whole", "whole.nc", arguments));
+    here.done(here.forecast("hole", "hole.nc", arguments));
+    for (const char* variable : {"t2m", "u10", "time", "prediction_timedelta"}) {
+      INFO(start << ' ' << variable);
+      CHECK(here.values("hole.nc", variable) == here.values("whole.nc", variable));
+    }
+  }
+}
+
+TEST_CASE(
+    "forecasts: sums of steps are forecast from where the data have all their steps, and scored where they have") {
+  const Forecasts here;
+  here.train_on("whole", R"(--set dt=2 --set 'accumulate=["u10"]' )");
+  here.refused(here.forecast("whole", "no.nc", "--start 0 --steps 1"),
+               "a forecast of 1 step from 2017-12-29T00:00 (step 0): the data have not the 1 steps before it that its "
+               "sums need (config key accumulate)");
+  const Json json = here.scores("whole", "--starts 1:22:10 --steps 2");
+  CHECK(json.at("lead_steps") == Json{2, 4});
+  CHECK(json.at("scored_starts") == Json{3, 2});  // from 1, 11 and 21, to 23 and 25, which is beyond the end
+}
+
 TEST_CASE("forecasts: what a start lacks, and outputs that would replace inputs, are refused") {
   const Forecasts here;
   here.train_on("whole", "--set history=2 --set boundary_width=1 --set rollout=2 ");

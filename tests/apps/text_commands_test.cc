@@ -110,6 +110,12 @@ TEST_CASE("text commands: tokens of a text, and the text of tokens") {
   CHECK(commands.done("tokens --tokenizer-type bytes " + commands.at("t")) == "97 98 99\n");
   CHECK_THAT(commands.done("tokens --tokenizer-type bytes --speed " + commands.at("t")),
              ContainsSubstring("3 tokens, 3 bytes; "));
+  // Text of a file ends as it does; that of a flag with a line.
+  testing::write_text(commands.at("ids"), "97\n98  99\n");
+  CHECK(commands.done("tokens --tokenizer-type bytes --decode " + commands.at("ids")) == "abc");
+  testing::write_text(commands.at("ids"), "97 x");
+  CHECK_THAT(commands.refused("tokens --tokenizer-type bytes --decode " + commands.at("ids")),
+             ContainsSubstring("ids: x is no token id"));
   testing::write_text(commands.at("t"), "ab\xff");
   CHECK(commands.refused("tokens --tokenizer-type bytes " + commands.at("t")) ==
         "isobar: " + commands.at("t") + ": byte 3 is not UTF-8\n");
@@ -204,6 +210,12 @@ TEST_CASE("text commands: a token file a key, progress where it is asked for, an
   CHECK(made.starts_with("2 documents, 0.0 MB of text, "));
   CHECK(commands.done(preprocess + "--tokenizer-type bytes --log-interval 0").starts_with(commands.at("p_title")));
 
+  // Of several files those without a text are named, by file.
+  testing::write_text(commands.at("none"), "{\"title\": \"\", \"body\": \"\"}\n");
+  CHECK_THAT(commands.done("preprocess --input " + commands.at("none") + " " + commands.at("in") + " --output-prefix " +
+                           commands.at("q") + " --json-keys title body --tokenizer-type bytes"),
+             ContainsSubstring("\n" + commands.at("none") + ": no document in it has a text\n") &&
+                 !ContainsSubstring(commands.at("in") + ": no document"));
   nlohmann::json vocabulary = testing::SmallTokenizerFiles::golden()["vocab"];
   const auto stop = static_cast<int>(vocabulary.size());
   vocabulary["<|stop|>"] = stop;

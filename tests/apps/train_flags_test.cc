@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "comm/thread_ranks.h"
+#include "tests/harness/findings.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -215,6 +217,31 @@ TEST_CASE("train flags: what they say of a layout is what ranks are made by") {
   CHECK(shards_named("all") == ExchangeOptions::kAll);
   for (const char* none : {"0", "-1", "1.5", "many"})
     CHECK_THROWS_WITH(shards_named(none), testing::ContainsSubstring(concat("--shard-optimizer ", none, ": a number")));
+}
+
+TEST_CASE("train flags: ranks that they start stand where they say, and divide the work as they say") {
+  TrainFlags flags;
+  flags.ranks = 8;
+  flags.tensor_parallel = flags.context_parallel = flags.pipeline_parallel = 2;
+  flags.pipeline_chunks = 3;
+  flags.pipeline_split = "even";
+  flags.sequence_parallel = true;
+  flags.context_form = "ring";
+  flags.parallel_order = "pp-cp-tp-dp";
+  flags.bucket_cap_mb = 1.5;
+  testing::Findings findings;
+  run_ranks({.ranks = 8}, [&](const Communicator& world) {
+    const Parallel parallel = start_parallel(world, flags);
+    const int rank = world.rank();
+    findings.expect(parallel.pp.rank() == rank % 2 && parallel.cp.rank() == rank / 2 % 2 &&
+                        parallel.tp.rank() == rank / 4 && parallel.dp.size() == 1,
+                    concat("the place of rank ", rank));
+    findings.expect(parallel.sequence, "sequence");
+    findings.expect(parallel.form == ContextForm::ring, "form");
+    findings.expect(parallel.pipeline.chunks == 3 && parallel.pipeline.split == PipelineSplit::even, "pipeline");
+    findings.expect(parallel.exchange.bucket_bytes == 3 << 19, "bucket");
+  });
+  CHECK(findings.wrong() == "");
 }
 
 TEST_CASE("train flags: which keys they set, under whose name, and what wins") {

@@ -460,6 +460,23 @@ TEST_CASE("the last iteration is logged, validated and saved, whatever the inter
   CHECK(trained == std::vector<std::int64_t>{2, 3});
   CHECK(validated == std::vector<std::int64_t>{0, 2, 3});
   CHECK(fs::exists(here / "run/checkpoints/step_00000003"));
+
+  // A config may leave out the validation at the start. Of the last, unfinished epoch the summary has the mean.
+  check_done(isobar_command(here, here.train("late",
+                                             "--num_iters 15 --set validate_at_start=false --set log_every=1"
+                                             " --set validate_every=0")));
+  validated.clear();
+  std::vector<double> losses;
+  for (const json& line : metrics_of(here / "late")) {
+    if (line.at("event") == "valid") validated.push_back(line.at("iteration"));
+    if (line.at("event") != "train") continue;
+    CHECK(line.at("epoch") == (line.at("iteration").get<std::int64_t>() + 5) / 6);  // of 24 samples in batches of 4
+    losses.push_back(line.at("loss"));
+  }
+  CHECK(validated == std::vector<std::int64_t>{6, 12, 15});
+  REQUIRE(losses.size() == 15);
+  const json summary = json::parse(read_file(here / "late/summary.json"));
+  CHECK(std::abs(summary.at("train_loss").get<double>() - (losses[12] + losses[13] + losses[14]) / 3) < 1e-9);
 }
 
 TEST_CASE("TensorBoard has what metrics.jsonl has, and the config") {

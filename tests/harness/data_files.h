@@ -47,6 +47,7 @@ struct Labels {
   std::vector<std::string> names = {}, units = {};  // [V]
   std::vector<double> hours = {};                   // [time steps], since 2001-01-01
   std::vector<double> latitudes = {};               // [LAT]
+  std::vector<double> longitudes = {};              // [LON]
 };
 
 inline void write_labelled_fields(const std::string& path, const FieldsShape& shape, const Labels& labels,
@@ -56,6 +57,7 @@ inline void write_labelled_fields(const std::string& path, const FieldsShape& sh
   if (!labels.names.empty()) file.write("channel", labels.names);
   if (!labels.units.empty()) file.write("units", labels.units);
   if (!labels.latitudes.empty()) file.write("lat", std::array{shape[2]}, std::span<const double>(labels.latitudes));
+  if (!labels.longitudes.empty()) file.write("lon", std::array{shape[3]}, std::span<const double>(labels.longitudes));
   if (!labels.hours.empty()) {
     file.write("time", std::array{shape[0]}, std::span<const double>(labels.hours));
     file.write_attribute("time", "units", "hours since 2001-01-01 00:00:00");

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "apps/train/algorithms.h"
@@ -113,9 +114,16 @@ TEST_CASE("algorithms: a file of another platform or a damaged one is refused, a
   add_algorithms(file, {"another GPU", {{"p", "1"}}});
   CHECK_THROWS_WITH(read_algorithms(file, kPlatform),
                     ContainsSubstring("x.json is for another GPU, and this is " + std::string(kPlatform)));
-  for (const char* text : {"{\"platform\":", "{}", "", "{\"platform\": \"x\", \"of_products\": []}"}) {
+  for (const auto& [text, why] :
+       {std::pair(R"({"platform":)", "x.json"), std::pair("", "x.json"),
+        std::pair("{}", "x.json holds no algorithms: platform is missing, or no text"),
+        std::pair(R"({"platform": "x", "of_products": []})",
+                  "x.json holds no algorithms: of_products is missing, or no object"),
+        std::pair(R"({"platform": "x", "of_products": {"p": 1}})", "x.json holds no algorithms: the algorithm of "),
+        std::pair(R"({"platform": "x", "of_products": {}, "of_convolutions": 1})",
+                  "x.json holds no algorithms: of_convolutions is missing, or no object")}) {
     write_file_atomically(file, text);
-    CHECK_THROWS_WITH(read_algorithms(file, kPlatform), ContainsSubstring("x.json"));
+    CHECK_THROWS_WITH(read_algorithms(file, kPlatform), ContainsSubstring(why));
     add_algorithms(file, {kPlatform, {{"q", "2"}}});
     CHECK(read_algorithms(file, kPlatform).of_products == cuda::GemmAlgorithms{{"q", "2"}});
   }

@@ -244,7 +244,26 @@ TEST_CASE("a run has a number of its own, which resuming keeps and overwriting d
   fs::remove(folder.path() / "config.json");  // killed before it was written
   CHECK(folder.prepared().run_id().size() == 32);
   folder.put("run_id", "none of these");
+  CHECK_THROWS_WITH(folder.prepared(ExistingRun::resume), (folder.path() / "run_id").string() +
+                                                              " is damaged: it does not hold 32 hexadecimal digits; "
+                                                              "without it, the config tells runs apart");
+  folder.put("run_id", std::string(31, 'a') + "g\n");
   CHECK_THROWS_WITH(folder.prepared(ExistingRun::resume), ContainsSubstring("run_id is damaged"));
+}
+
+TEST_CASE("a run folder that cannot be made is told, with the flag that names another") {
+  const Folder folder;
+  folder.put("file");
+  const fs::path place = folder.path() / "file/run";
+  const auto refusal = [&](const RunFolderFlags& flags) {
+    RunFolder run(place, ExistingRun::refuse, flags);
+    run.prepare(kConfig);
+  };
+  CHECK_THROWS_WITH(refusal({}), "cannot make run folder " + place.string() +
+                                     ": Not a directory; say where it goes with --run-dir DIR or --set expdir=DIR");
+  CHECK_THROWS_WITH(refusal({.go_on = "--load", .folder = "--save", .choices = "--save", .place = "--save DIR"}),
+                    ContainsSubstring("; say where it goes with --save DIR"));
+  CHECK(folder.read("file") == "x");
 }
 
 TEST_CASE("checkpoints of another run are told by their number, or by their config where one has none") {

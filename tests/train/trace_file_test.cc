@@ -140,6 +140,15 @@ TEST_CASE("trace: a file of Chrome's format under the name that PyTorch's plugin
   CHECK(list[3].at("args").at("Input Dims").dump() == "[[2,3],[3],[]]");
   CHECK(list[3].at("args").at("Input type").dump() == R"(["c10::BFloat16","float","int"])");
   CHECK(list[4].at("args").at("Input Dims").dump() == "[]");
+  const auto others = nlohmann::json::parse(chrome_trace({{.kind = TraceEvent::Kind::kernel,
+                                                           .name = "k",
+                                                           .begin = 0,
+                                                           .seconds = 1,
+                                                           .cost = {},
+                                                           .operands = {{{1}, DType::fp16}, {{4, 1}, DType::fp64}}}},
+                                                         Device{}, 5));
+  CHECK(others.at("traceEvents")[2].at("args").at("Input type").dump() == R"(["c10::Half","double"])");
+  CHECK(others.at("traceEvents")[2].at("pid") == 5);
   CHECK(list[3].at("args").at("bytes") == 1e8);
   CHECK(list[0].at("args").at("name") == "isobar, rank 0");
   CHECK_FALSE(list[2].contains("args"));

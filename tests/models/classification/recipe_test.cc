@@ -149,6 +149,16 @@ TEST_CASE("classification: labels beyond the classes are refused in both sets") 
   CHECK_NOTHROW(valid.opened({"patch_size=4", "classes=5"}));
 }
 
+TEST_CASE("classification: a set of which no label counts is refused, whichever it is") {
+  const Folder valid(plain_images(8, 8, 6, 3), plain_images(8, 8, 2, 1)),
+      train(plain_images(8, 8, 6, 1), plain_images(8, 8, 6, 3));
+  const std::vector<std::string> keys{"patch_size=4", "classes=3", "ignored_label=0"};
+  CHECK_THROWS_WITH(valid.opened(keys), valid.file("t10k-images-idx3-ubyte") + ": all its labels are ignored_label, 0");
+  CHECK_THROWS_WITH(train.opened(keys),
+                    train.file("train-images-idx3-ubyte") + ": all its labels are ignored_label, 0");
+  CHECK_NOTHROW(valid.opened({"patch_size=4", "classes=3", "ignored_label=1"}));
+}
+
 TEST_CASE("classification: images without contrast, or with one class, are refused") {
   const Folder grey(plain_images(8, 8, 1, 1), plain_images(8, 8, 2, 2));  // one image, all 0
   CHECK_THROWS_WITH(grey.opened({"patch_size=4", "classes=2"}),

@@ -241,6 +241,18 @@ TEST_CASE("cnn: what it cannot compute is refused in a sentence") {
   CHECK_THROWS_WITH(prediction_of({}, fields({1, 3, 4, 4})), ContainsSubstring("input has the shape [1, 3, 4, 4]"));
 }
 
+TEST_CASE("cnn: a small one for checks has a hidden layer at least, one for each piece, and none that is not there") {
+  const auto depth = [](std::int64_t own, std::int64_t blocks) {
+    CnnRecipe recipe({.width = 4, .depth = own});
+    recipe.shrink(blocks);
+    return recipe.cnn.depth;
+  };
+  CHECK(depth(8, 1) == 3);
+  CHECK(depth(8, 5) == 5);
+  CHECK(depth(8, 9) == 8);
+  CHECK(depth(2, 1) == 2);
+}
+
 TEST_CASE("cnn: ranks that would share it are refused") {
   for (const MeshSizes sizes : {MeshSizes{.tp = 2}, MeshSizes{.cp = 2}})
     CHECK_THROWS_WITH(

@@ -89,6 +89,56 @@ TEST_CASE("input: planes are normalised by their roles, and a continued forecast
         std::vector<double>{-1, -2, -3, -4, 9, 10, 9, 9.5, 29, 30, 19, 19.5, 1, 2, 2, 4});
 }
 
+TEST_CASE("input: a continued forecast has the masks and the missing points of its own step") {
+  ForecastOptions options;
+  options.img_size = {1, 2};
+  options.channels = {"sst"};
+  options.forcing_channels = {"ice"};
+  options.n_in_channels = 2;
+  options.n_out_channels = 1;
+  options.time_features = false;
+  options.history = 1;
+  options.missing = NumbersOrWords{{"sst", 300.0}, {"ice", "mean"}};
+  options.missing_masks = {"ice", "sst"};
+  options.rollout.rollout = std::int64_t{2};
+  FieldsInfo info;
+  info.channel_names = {"sst", "ice"};
+  info.statistics = {.means = {290, 0.5}, .stds = {5, 0.25}};
+  info.never_there = {0, 1};
+  const FieldInput fields(options, info, {0, 1}, DType::fp64, Device{}, {300, 0.5});
+  const auto planes = [](std::int64_t count, const std::vector<double>& values, DType dtype = DType::fp32) {
+    Tensor t = Tensor::empty({1, count, 1, 2}, dtype, Device{});
+    t.set_values(values);
+    return t;
+  };
+  const double missing = std::nan("");
+  const Batch batch{{"input", planes(3, {295, missing, 285, missing, missing, 0.75})},
+                    {"target", planes(1, {missing, missing})},
+                    {at_step("given", 1), planes(1, {missing, 1})}};
+  // sst of the forecast, 300 where it never is; sst before; ice and its mask, and that of sst, of the later step.
+  CHECK(fields.continued(fields.input_of(batch), planes(1, {0.5, 0.25}, DType::fp64), batch, 1).to_vector() ==
+        std::vector<double>{0.5, 2, 1, 2, 0, 2, 0, 1, 0, 0});
+}
+
+TEST_CASE("input: a mask is of a channel that is read") {
+  ForecastOptions options;
+  options.img_size = {1, 2};
+  options.channels = {"a"};
+  options.diagnostic_channels = {"d"};
+  options.n_in_channels = 1;
+  options.n_out_channels = 2;
+  options.time_features = false;
+  options.missing = NumbersOrWords{{"a", "mean"}, {"d", "mean"}};
+  options.missing_masks = {"a"};
+  FieldsInfo info;
+  info.channel_names = {"a", "d"};
+  info.statistics = {.means = {0, 0}, .stds = {1, 1}};
+  CHECK(FieldInput(options, info, {0, 1}, DType::fp64, Device{}, {0, 0}).planes() == 2);
+  options.missing_masks = {"d"};
+  CHECK_THROWS_WITH(FieldInput(options, info, {0, 1}, DType::fp64, Device{}, {0, 0}),
+                    "config key missing_masks names d, which is not read");
+}
+
 TEST_CASE("input: the change is added to the channels, and a diagnostic is the network's own") {
   Tensor x = Tensor::empty({2, 3, 1, 2}, DType::fp64, Device{}),
          given = Tensor::empty({2, 4, 1, 2}, DType::fp64, Device{});

@@ -344,6 +344,15 @@ TEST_CASE("partial start: a region gets the positions of its place on the globe,
   CHECK(line_of(of_region.start_of(
                     {.rows = 16, .columns = 32, .latitudes = places(60, -1, 16), .longitudes = places(200, 1, 32)}),
                 "pos_embed") == "interpolated from 4 x 8 to 8 x 16 patches, by the place in the grid");
+
+  // A region over the meridian of 0: its longitudes jump within a patch, on one side or on both.
+  const Values going_on = places(331, 2, 16);  // 331, ..., 359 and 361
+  Values jumping = going_on;
+  jumping.back() = 1;
+  for (const auto& [theirs, ours] : {std::pair(jumping, going_on), {going_on, jumping}, {jumping, jumping}}) {
+    const Source over_zero({.latitudes = places(60, -2, 8), .longitudes = theirs});
+    CHECK(line_of(over_zero.start_of({.latitudes = places(60, -2, 8), .longitudes = ours}), "pos_embed") == "taken");
+  }
 }
 
 TEST_CASE("partial start: of a padded grid the added rows lie where the data's rows would go on") {
@@ -377,6 +386,12 @@ TEST_CASE("partial start: what does not fit begins anew, and the line says why")
   other.network =
       std::make_shared<VitRecipe>(VitOptions{.embed_dim = kWidth, .depth = 2, .num_heads = 2, .patch_size = 2});
   CHECK(line_of(source.start_of(other), "blocks.1.norm1.weight") == "new: the file does not have it");
+  const Source deep({.network = other.network});
+  const PartialStart of_one = deep.start_of({});
+  CHECK(of_one.lines().back().starts_with("not used of the file: blocks.1."));
+  CHECK_THAT(of_one.lines().back(), ContainsSubstring("blocks.1.norm1.weight") && !ContainsSubstring("blocks.0") &&
+                                        !ContainsSubstring("head"));
+  CHECK(line_of(of_one, "blocks.0.norm1.weight") == "taken");
   other.network =
       std::make_shared<VitRecipe>(VitOptions{.embed_dim = 2 * kWidth, .depth = 1, .num_heads = 2, .patch_size = 2});
   CHECK_THROWS_WITH(source.start_of(other), ContainsSubstring("none of its tensors fits this network"));

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,12 +13,18 @@
 #include <utility>
 #include <vector>
 
+#include "data/batch.h"
+#include "data/fields/pairs.h"
 #include "data/files/hdf5.h"
+#include "data/maps/png.h"
+#include "models/forecast/forecaster.h"
+#include "models/forecast/maps.h"
 #include "models/vit/options.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/testing.h"
+#include "tests/harness/variable_file.h"
 
 namespace isobar::testing {
 namespace {
@@ -193,14 +200,18 @@ TEST_CASE("what is left to one folder of files is filled and told") {
 class FieldFolder {
  public:
   explicit FieldFolder(const FieldsShape& shape = {6, 1, 4, 8}, const std::vector<double>& hours = {},
-                       std::optional<std::size_t> missing_point = {}) {
+                       std::optional<std::size_t> missing_point = {}, const std::vector<double>& latitudes = {}) {
     std::vector<float> values = field_values(shape);
     const auto pixels = static_cast<std::size_t>(shape[2] * shape[3]);
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = i % pixels == missing_point ? NAN : std::sin(0.37F * static_cast<float>(i));
     for (const char* part : {"train", "valid"}) {
       std::filesystem::create_directories(folder_.path() / part);
-      write_labelled_fields(file(part), shape, {.names = {"t"}, .hours = hours}, values);
+      Labels labels{.names = {"t"}, .hours = hours, .latitudes = latitudes};
+      if (!latitudes.empty())
+        for (std::int64_t i = 0; i < shape[3]; ++i)
+          labels.longitudes.push_back(360 * static_cast<double>(i) / static_cast<double>(shape[3]));
+      write_labelled_fields(file(part), shape, labels, values);
     }
   }
 
@@ -255,6 +266,10 @@ TEST_CASE("statistics that files have stay where they are, and those that nobody
   CHECK(to_json(config, unkept->found()).at("global_means_path") == folder.path() + "/global_means.npy");
   REQUIRE(unkept->sentences().size() >= 2);
   CHECK(unkept->sentences()[1] == "no statistics in " + folder.path() + ": they are made from the training steps");
+  RunConfig run = folder.config();
+  CHECK(run.recipe->open(run.origins, {.kept = folder.path() + "/run/../own"})->sentences().at(1) ==
+        "no statistics in " + folder.path() + ": they are made from the training steps and kept in " + folder.path() +
+            "/own");
 
   unkept->keep(folder.path());
   RunConfig again = folder.config();
@@ -325,6 +340,260 @@ TEST_CASE("lead times of validations are steps of the model, whose time step the
   CHECK(forecast_of(config).split.dt == 2);
   CHECK(opened->sentences().at(0) == "lead_time 12h: dt 2");
   CHECK(opened->train().samples() == 4);
+}
+
+std::vector<double> six_hourly(std::int64_t steps) {
+  std::vector<double> hours;
+  for (std::int64_t step = 0; step < steps; ++step) hours.push_back(6 * static_cast<double>(step));
+  return hours;
+}
+
+TEST_CASE("scores of lead times begin at up to 64 starts, whatever else a validation reads") {
+  const FieldFolder folder({100, 1, 4, 8}, six_hourly(100)), few({10, 1, 4, 8}, six_hourly(10));
+  const auto starts = [](const FieldFolder& data, std::vector<std::string> keys) {
+    RunConfig config = data.config(std::move(keys));
+    const auto opened = config.recipe->open(config.origins, {});
+    return opened->also_valid() == nullptr ? -1 : opened->also_valid()->samples();
+  };
+  CHECK(starts(folder, {}) == -1);
+  CHECK(starts(folder, {R"(valid_leads=["6h"])"}) == 64);
+  CHECK(starts(folder, {R"(valid_leads=["6h","216h"])"}) == 64);  // of 100 - 36
+  CHECK(starts(folder, {R"(valid_leads=["6h","222h"])"}) == 63);
+  CHECK(starts(few, {R"(valid_leads=["12h","24h"])"}) == 6);
+  CHECK(starts(few, {"dt=2", R"(valid_leads=["24h"])"}) == 6);  // of four steps too
+  RunConfig config = few.config({R"(valid_leads=["12h","24h"])"});
+  const auto opened = config.recipe->open(config.origins, {});
+  CHECK(opened->valid().samples() == 9);
+  const Batch batch = read_batch(*opened->also_valid(), std::vector<std::int64_t>{5});
+  const Batch target = read_batch(opened->valid(), std::vector<std::int64_t>{8});  // of steps 8 and 9
+  CHECK(tensor_of(batch, at_step("target", 3)).to_vector() == tensor_of(target, "target").to_vector());
+  CHECK_FALSE(batch.contains(at_step("target", 4)));
+}
+
+TEST_CASE("rows are weighed as config key latitude_weights says, in a run and in its weights") {
+  const std::vector<double> latitudes{67.5, 22.5, -22.5, -67.5};
+  const FieldFolder folder({6, 1, 4, 8}, {}, {}, latitudes);
+  const auto weights = [&](const std::string& rule) {
+    RunConfig config = folder.config({"latitude_weights=" + rule});
+    const Settings settings = config.recipe->open(config.origins, {})->make_task(config.compute, Device{})->settings();
+    return nlohmann::json::parse(settings.at("isobar.grid")).at("row_weights").get<std::vector<double>>();
+  };
+  constexpr double kDegree = 3.14159265358979323846 / 180;
+  // Of cells of 45 degrees: sin 90 - sin 45, and sin 45 - sin 0.
+  const double of_pole = std::cos(67.5 * kDegree), of_tropics = std::cos(22.5 * kDegree), half = std::sqrt(0.5);
+  const auto ratio = [&](const std::string& rule) { return weights(rule)[0] / weights(rule)[1]; };
+  CHECK(ratio("cos") == Approx(of_pole / of_tropics).epsilon(1e-9));
+  CHECK(ratio("cells") == Approx((1 - half) / half).epsilon(1e-9));
+  CHECK(weights("tutorial") != weights("cos"));
+  CHECK(weights("tutorial") != weights("cells"));
+}
+
+TEST_CASE("a run goes on with the statistics of its weights, not with those of the data at hand") {
+  const FieldFolder folder({6, 1, 4, 8}, six_hourly(6), {}, {67.5, 22.5, -22.5, -67.5});
+  RunConfig config = folder.config({R"(computed_channels=["cos_latitude"])", "channel_weights=change"});
+  const auto opened = config.recipe->open(config.origins, {});
+  Settings settings = opened->make_task(config.compute, Device{})->settings();
+  auto grid = nlohmann::json::parse(settings.at("isobar.grid"));
+  for (const char* key : {"means", "stds", "extra_means", "extra_stds", "change_stds"}) {
+    REQUIRE(grid.at(key).size() == 1);
+    grid[key] = nlohmann::json::array({grid.at(key)[0].get<double>() + 0.5});
+  }
+  settings["isobar.grid"] = grid.dump();
+  const GivenWeights weights{"w.safetensors", settings};
+  const auto task = opened->make_trained_task(weights, config.compute, Device{}, Parallel::alone());
+  CHECK(nlohmann::json::parse(task->settings().at("isobar.grid")) == grid);
+}
+
+TEST_CASE("the maps of a validation say how far ahead they are, and of when") {
+  const auto is_drawn = [](const FieldFolder& data, const std::vector<std::string>& keys, const std::string& ahead,
+                           const std::string& when) {
+    RunConfig config = data.config(keys);
+    const auto opened = config.recipe->open(config.origins, {});
+    const std::unique_ptr<Task> task = opened->make_task(config.compute, Device{});
+    const auto& forecaster = dynamic_cast<const Forecaster&>(*task);
+    const Batch batch = read_batch(opened->valid(), std::vector<std::int64_t>{0});
+    const std::vector<Picture> drawn = task->pictures(batch, 7);
+    REQUIRE(drawn.size() == 1);
+    const Tensor read = tensor_of(batch, "target");
+    std::vector<float> target(read.data_as<float>(), read.data_as<float>() + read.numel());
+    forecaster.input().undo_transforms(target, 1);
+    const std::vector<float> forecast =
+        forecaster.input().to_physical(forecaster.forecast(forecaster.input().input_of(batch)));
+    FieldsInfo shown = forecaster.info();
+    shown.units.clear();  // of t, which has none, not of its logarithm
+    const Picture expected = draw_forecast(target, forecast, shown, 0, 4, 8, {ahead, when, 7});
+    CHECK(drawn[0].file == "map_t");
+    INFO(ahead << ", " << when << ", " << keys.size());
+    CHECK((encode_png(drawn[0].image) == encode_png(expected.image)));
+  };
+  const FieldFolder six({6, 1, 4, 8}, six_hourly(6)), timeless;
+  is_drawn(six, {}, "+6 h", "2001-01-01 06:00");
+  is_drawn(six, {"dt=3"}, "+18 h", "2001-01-01 18:00");
+  is_drawn(timeless, {}, "+1 step", "");
+  is_drawn(timeless, {"dt=2"}, "+2 steps", "");
+  is_drawn(six, {R"(transforms={"t":2})"}, "+6 h", "2001-01-01 06:00");  // of t itself, not of its logarithm
+}
+
+TEST_CASE("channels by role: the sizes that follow are told, and what is kept is in the order of the roles") {
+  const TemporaryFolder folder;
+  const FieldsShape shape{6, 2, 4, 8};
+  std::vector<float> values = field_values(shape);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = (i / 32 % 2 == 0 ? 1.0F : 3.0F) * std::sin(0.37F * static_cast<float>(i));
+  for (const char* part : {"train", "valid"}) {
+    std::filesystem::create_directories(folder / part);
+    write_labelled_fields((folder / (std::string(part) + "/2001.h5")).string(), shape,
+                          {.names = {"f", "t"}, .hours = six_hourly(6)}, values);
+  }
+  const auto opened = [&](const std::string& role) {
+    std::vector<std::string> keys{"img_size=null", "patch_size=4",      "embed_dim=16", "num_heads=2",
+                                  "depth=1",       R"(channels=["t"])", role,           "channel_weights=change"};
+    for (const auto& [key, at] : ForecastRecipe().paths_in(folder.path())) keys.push_back(key + "=" + at.string());
+    RunConfig config = read_config(entries_of(keys));
+    const auto data = config.recipe->open(config.origins, {});
+    const std::string grid = data->make_task(config.compute, Device{})->settings().at("isobar.grid");
+    return std::pair(data->sentences().at(0), nlohmann::json::parse(grid));
+  };
+  const auto [forced, of_forced] = opened(R"(forcing_channels=["f"])");
+  CHECK(forced == "from the roles of the channels: n_in_channels 2, n_out_channels 1");
+  CHECK(of_forced.at("channels") == nlohmann::json{"t", "f"});
+  CHECK(of_forced.at("stds")[0].get<double>() > 2.5 * of_forced.at("stds")[1].get<double>());
+  CHECK(of_forced.at("change_stds").size() == 1);
+  const auto [diagnosed, of_diagnosed] = opened(R"(diagnostic_channels=["f"])");
+  CHECK(diagnosed == "from the roles of the channels: n_in_channels 1, n_out_channels 2");
+  CHECK(of_diagnosed.at("channels") == nlohmann::json{"t", "f"});
+  CHECK(of_diagnosed.at("change_stds").size() == 2);
+}
+
+TEST_CASE("channels by role: what contradicts itself is refused, by the key that does") {
+  const auto refusal = [](std::vector<std::string> keys) {
+    keys.insert(keys.begin(), {"img_size=[4,8]", "patch_size=4", "n_in_channels=2", "n_out_channels=2"});
+    return error_of([&] { checked_config(entries_of(keys)); });
+  };
+  const auto check = [&](const std::vector<std::string>& keys, const std::string& sentence) {
+    CHECK(refusal(keys) == "config key " + sentence);
+  };
+  const std::string one = R"(channels=["t2m"])";
+  check({one, R"(forcing_channels=["t2m"])"}, "forcing_channels in --set holds t2m, which channels holds too");
+  check({one, R"(diagnostic_channels=["2m_temperature"])"},
+        "diagnostic_channels in --set holds 2m_temperature, which channels holds too as t2m");
+  check({R"(channels=["t2m","u10","t2m"])"}, "channels in --set holds t2m, which channels holds too");
+  check({R"(channels=["cos_zenith"])", R"(computed_channels=["cos_zenith"])"},
+        "computed_channels in --set holds cos_zenith, which channels holds too");
+  check({R"(channels=["lsm"])", R"(constant_channels={"lsm":"f.nc:lsm"})"},
+        "constant_channels in --set holds lsm, which channels holds too");
+  check({"channels=[]"}, "channels in --set is empty");
+  check({R"(channels=["t2m",""])"}, "channels in --set holds an empty name");
+  for (const std::string key : {"forcing_channels", "diagnostic_channels"})
+    check({key + R"(=["a"])"}, key + " in --set needs config key channels");
+  check({one, R"(constant_channels={"z":"f.nc"})"},
+        "constant_channels in --set gives z as 'f.nc'; expected FILE:VARIABLE");
+  check({R"(missing={"t2m":"men"})"}, "missing in --set gives t2m as men; expected a number, mean, fill or refuse");
+  CHECK_THAT(refusal({one, R"(computed_channels=["cos_zenit"])"}),
+             ContainsSubstring("computed_channels in --set holds cos_zenit, which cannot be computed; the nearest is "
+                               "cos_zenith, of cos_zenith, "));
+  const auto named = [&](const std::string& names) {
+    RunConfig config = read_config(
+        entries_of({one, R"(forcing_channels=["a"])", R"(diagnostic_channels=["b"])", "channel_names=" + names}));
+    forecast_of(config).forecast.fill_from_roles(config.origins);
+    return forecast_of(config).forecast.channel_names;
+  };
+  CHECK(named(R"(["b","a","t2m"])") == std::vector<std::string>{"t2m", "b", "a"});
+  for (const char* others : {R"(["t2m","b"])", R"(["t2m","b","c"])", R"(["t2m","b","a","c"])"})
+    CHECK_THROWS_WITH(named(others),
+                      "config key channel_names in --set names other variables than channels, diagnostic_channels and "
+                      "forcing_channels");
+}
+
+TEST_CASE("each set of a run has the rows, the units and the values of the training steps, and no steps of another") {
+  const std::vector<double> rows{67.5, 22.5, -22.5, -67.5}, others{60, 20, -20, -60};
+  const FieldsShape shape{6, 1, 4, 8};
+  const FieldFolder folder(shape, six_hourly(6), {}, rows);
+  std::filesystem::create_directories(folder.path() + "/test");
+  const auto write = [&](const std::string& part, const Labels& labels, float offset = 0) {
+    std::vector<float> values = field_values(shape);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = offset + std::sin(0.37F * static_cast<float>(i));
+    std::filesystem::remove(folder.file(part));
+    write_labelled_fields(folder.file(part), shape, labels, values);
+  };
+  const auto refusal = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> keys{"test_data_path=" + folder.path() + "/test"};
+    keys.insert(keys.end(), more.begin(), more.end());
+    RunConfig config = folder.config(keys);
+    return error_of([&] { config.recipe->open(config.origins, {}); });
+  };
+  const Labels plain{.names = {"t"}, .units = {"K"}, .hours = six_hourly(6), .latitudes = rows};
+  Labels north = plain, celsius = plain;
+  north.latitudes = others;
+  celsius.units = {"degC"};
+  for (const char* part : {"train", "valid", "test"}) write(part, plain);
+  CHECK(refusal({}).empty());
+  for (const std::string part : {"valid", "test"}) {
+    INFO(part);
+    write(part, north);
+    CHECK(refusal({}) == folder.file(part) + ": its latitudes are not those of " + folder.file("train"));
+    write(part, celsius);
+    CHECK_THAT(refusal({}), ContainsSubstring(folder.file(part)) && ContainsSubstring("degC"));
+    write(part, plain, 100);
+    CHECK_THAT(refusal({}), ContainsSubstring(folder.file(part) + ": step 0, channel t lies "));
+    write(part, plain);
+  }
+
+  const auto shared = [&](const std::string& set) { return set + "_data_path=" + folder.path() + "/train"; };
+  CHECK_THAT(refusal({shared("test"), "train_range=[0,4]", "test_range=[2,6]"}),
+             ContainsSubstring("train_range and test_range share steps 2 to 3 of ") &&
+                 ContainsSubstring(": the test would look at what was trained on"));
+  write("train", plain);
+  CHECK_THAT(refusal({"test_data_path=" + folder.path() + "/valid", "valid_range=[0,3]", "test_range=[2,6]"}),
+             ContainsSubstring("valid_range and test_range share steps 2 to 2 of ") &&
+                 ContainsSubstring(": the test would look at what was validated on"));
+  CHECK(refusal({shared("test"), "allow_overlap=true"}).empty());
+}
+
+TEST_CASE("of files without times a run is told, the training files first, and what time features do then") {
+  const auto sentence = [](const FieldFolder& data, const std::string& keys) {
+    RunConfig config = data.config({keys});
+    return config.recipe->open(config.origins, {})->sentences().back();
+  };
+  const FieldFolder none, half({6, 1, 4, 8}, six_hourly(6));
+  std::filesystem::remove(half.file("valid"));
+  std::filesystem::copy(none.file("valid"), half.file("valid"));
+  const std::string why = " has no 'time', and its name and its 6 steps are not those of a year: ";
+  CHECK(sentence(none, "time_features=false") == none.file("train") + why + "no hours are known");
+  CHECK(sentence(half, "time_features=false") == half.file("valid") + why + "no hours are known");
+  CHECK(sentence(none, "time_features=true") ==
+        none.file("train") + why + "for time_features the steps are spread evenly over the year in the name");
+}
+
+TEST_CASE("of each set a run is told what is preliminary in it") {
+  const TemporaryFolder folder;
+  for (const std::string part : {"train", "valid", "test"}) {
+    std::filesystem::create_directories(folder / part);
+    VariableFile out((folder / (part + "/a.nc")).string());
+    out.axis("time", six_hourly(6), "hours since 2001-01-01");
+    out.axis("expver", {1, 5}, "");
+    out.axis("latitude", {67.5, 22.5, -22.5, -67.5}, "degrees_north");
+    out.axis("longitude", {0, 45, 90, 135, 180, 225, 270, 315}, "degrees_east");
+    const int final = part == "train" ? 4 : part == "valid" ? 5 : 3;  // so many steps
+    out.variable("sp", {"time", "expver", "latitude", "longitude"}, [&](std::map<std::string, int>& at) {
+      const bool is_there = (at["time"] < final) == (at["expver"] == 0);
+      return is_there ? 1e5 + 100 * std::sin(at["time"] + at["latitude"] * at["longitude"]) : std::nan("");
+    });
+    out.file.close();
+  }
+  std::vector<std::string> keys{
+      "img_size=null", "patch_size=4", "n_in_channels=1", "n_out_channels=1",
+      "embed_dim=16",  "num_heads=2",  "depth=1",         "test_data_path=" + (folder / "test").string()};
+  for (const auto& [key, at] : ForecastRecipe().paths_in(folder.path())) keys.push_back(key + "=" + at.string());
+  RunConfig config = read_config(entries_of(keys));
+  const auto opened = config.recipe->open(config.origins, {});
+  CHECK(opened->notes() ==
+        std::vector<std::string>{"training: 2 of 6 steps are preliminary (expver 5), the first of 2001-01-02T00:00",
+                                 "validation: 1 of 6 steps are preliminary (expver 5), the first of 2001-01-02T06:00",
+                                 "test: 3 of 6 steps are preliminary (expver 5), the first of 2001-01-01T18:00"});
+  // A process that goes by another's findings leaves the telling to it.
+  RunConfig other = read_config(entries_of(keys));
+  CHECK(other.recipe->open(other.origins, {.findings = opened->findings()})->notes().empty());
 }
 
 TEST_CASE("pictures of variables: by name and once each, and without names the third or the last") {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -224,6 +225,51 @@ TEST_CASE("scoring: climatology, ACC and damped persistence over 28 February of 
   }
 }
 
+TEST_CASE("scoring: each number of the table is that of its column, its region and its lead") {
+  const TemporaryFolder folder;
+  const std::string truth = write_truth(folder / "truth.nc"), forecast = write_forecast_file(folder / "f.nc"),
+                    climatology = folder / "c.nc";
+  write_climatology(FieldSeries({.paths = {truth}}), climatology, {.window = 5});
+  ForecastScoring scoring({.forecasts = {forecast},
+                           .truth = {truth},
+                           .climatology = climatology,
+                           .train_range = RangeValue(std::array<std::int64_t, 2>{0, 40})});
+  scoring.run();
+  const nlohmann::ordered_json json = scoring.json();
+  for (const std::string region : {"global", "tropics", "northern_extratropics"}) {
+    const auto& own = json["regions"][region];
+    std::istringstream lines(scoring.table(region));
+    std::size_t row = 0;
+    for (std::string line; std::getline(lines, line);) {
+      const bool is_wind = line.starts_with("wind10");
+      if (!line.starts_with("t2m") && !is_wind) continue;
+      INFO(region << ": " << line);
+      std::istringstream words(line);
+      std::string name, unit, lead, hours;
+      double starts = 0;
+      words >> name;
+      if (!is_wind) words >> unit;  // the winds have none
+      words >> lead >> hours >> starts;
+      const std::size_t k = row++ % 2;
+      CHECK(lead == (k == 0 ? "+6" : "+12"));
+      CHECK(starts == 3);
+      std::vector<double> expected;
+      for (const char* kind : {"forecast", "persistence", "climatology", "damped_persistence"})
+        expected.push_back(own[kind][is_wind ? "wind_vector_rmse" : "rmse"][is_wind ? "wind10" : "t2m"][k]);
+      if (!is_wind)
+        for (const char* figure : {"mae", "bias", "acc", "acc_pooled", "activity"})
+          expected.push_back(own["forecast"][figure]["t2m"][k]);
+      for (const double value : expected) {
+        double shown = NAN;
+        words >> shown;
+        CHECK(std::abs(shown - value) < 1e-3);
+      }
+      CHECK((words >> name).fail());
+    }
+    CHECK(row == 4);
+  }
+}
+
 TEST_CASE("scoring: files of other starts are one set, a range takes starts, a forecast's gaps are told") {
   const TemporaryFolder folder;
   const std::string truth = write_truth(folder / "truth.nc"), first = write_forecast_file(folder / "a.nc"),
@@ -237,6 +283,9 @@ TEST_CASE("scoring: files of other starts are one set, a range takes starts, a f
   CHECK(score.cases() == 4);
   const std::vector<std::string> notes = scoring.notes();
   CHECK_THAT(notes.at(1), ContainsSubstring("none of their times: 2 starts"));
+  const ForecastScoring one(
+      {.forecasts = {write_forecast_file(folder / "c.nc", {.starts = {0, 600}})}, .truth = {truth}});
+  CHECK_THAT(one.notes().at(1), ContainsSubstring("none of their times: 1 start") && !ContainsSubstring("starts"));
   CHECK_THAT(notes.back(), ContainsSubstring("t2m lacks up to 0.967 %"));
 
   ForecastScoring some({.forecasts = {first, second},
@@ -362,6 +411,15 @@ TEST_CASE("scoring: a climatology in other units, without a channel, a day or an
   write({}, {"t2m", "u10"});
   CHECK_THAT(outcome(), ContainsSubstring("c.nc has no channel v10"));
   write({.hours = 72});
+  for (const auto& [starts, is_of_scored] : {std::pair(Numbers{0, 240}, false), std::pair(Numbers{0, 48}, true)}) {
+    const ForecastScoring scoring({.forecasts = {write_forecast_file(folder / "s.nc", {.starts = starts})},
+                                   .truth = {truth},
+                                   .climatology = climatology});
+    const Names notes = scoring.notes();
+    CHECK(std::ranges::any_of(notes, [](const std::string& note) {
+            return note.find("is a mean of times that are scored too") != note.npos;
+          }) == is_of_scored);
+  }
   CHECK_THAT(outcome(), ContainsSubstring("c.nc has no value of u10 for the day and hour of 2020-02-28T18:00"));
   write({.step = 12});
   CHECK_THAT(outcome(), ContainsSubstring("c.nc has no climatology of the hour of 2020-02-20T06:00"));

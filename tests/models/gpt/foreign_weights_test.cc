@@ -159,6 +159,34 @@ TEST_CASE("foreign weights: nanoGPT stacks queries, keys and values, and Hugging
   CHECK(values_of(hf.at("transformer.wte.weight")) == values_of(own.at("wte.weight")));
 }
 
+TEST_CASE("foreign weights: matrices of every type and size are turned, each number to its place") {
+  constexpr std::int64_t kRows = 70, kCols = 33;  // neither is a multiple of a square that is turned at once
+  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
+    const std::size_t size = size_of(dtype);
+    OwnedTensor fc1{{.name = "blocks.0.mlp.fc1.weight", .dtype = dtype, .shape = {kRows, kCols}}, {}};
+    for (std::uint64_t i = 0; i < kRows * kCols; ++i) {
+      const auto* const bytes = reinterpret_cast<const std::byte*>(&i);
+      fc1.bytes.insert(fc1.bytes.end(), bytes, bytes + size);
+    }
+    const OwnedTensors there = gpt_from_isobar({{fc1.info.name, fc1}}, GptNames::huggingface, 1);
+    const OwnedTensor& turned = there.at("transformer.h.0.mlp.c_fc.weight");
+    CHECK(turned.info.shape == std::vector<std::int64_t>{kCols, kRows});
+    REQUIRE(turned.bytes.size() == fc1.bytes.size());
+    std::size_t wrong = 0;
+    for (std::uint64_t row = 0; row < kRows; ++row)
+      for (std::uint64_t col = 0; col < kCols; ++col) {
+        std::uint64_t number = 0;
+        std::memcpy(&number, turned.bytes.data() + (col * kRows + row) * size, size);
+        wrong += number == row * kCols + col ? 0 : 1;
+      }
+    CHECK(wrong == 0);
+  }
+  OwnedTensors integers;
+  integers["blocks.0.mlp.fc1.weight"] = tensor_named("blocks.0.mlp.fc1.weight", {2, 2, 1}, 0);
+  CHECK(testing::error_of([&] { gpt_from_isobar(integers, GptNames::huggingface, 1); }) ==
+        "blocks.0.mlp.fc1.weight has 3 axes, not 2");
+}
+
 TEST_CASE("foreign weights: files without a prefix, with masks, and with a copy of the tied head") {
   const Files files;
   OwnedTensors hub;

@@ -10,6 +10,7 @@
 #include "comm/thread_ranks.h"
 #include "comm/whole_tensors.h"
 #include "engine/tape.h"
+#include "kernels/common/check.h"
 #include "models/gpt/recipe.h"
 #include "models/language/language_model.h"
 #include "tests/harness/error_of.h"
@@ -252,6 +253,15 @@ TEST_CASE("gpt: the parameters in the order of the paper, and how many there are
                                           "wte.weight"});
   const std::unique_ptr<Task> bare = tiny_gpt({"depth=1", "tie_head=false", "bias=false"});
   CHECK(bare->parameters().named().size() == names.size() - 9 + 1);
+  const std::unique_ptr<Task> other = tiny_gpt({"mlp_hidden=24", "head_size=32", "positions=9"});
+  const auto shape = [&](const std::string& name) {
+    for (const NamedParameter& p : other->parameters().named())
+      if (p.name == name) return p.full_shape;
+    return Shape{};
+  };
+  CHECK(shape("blocks.1.mlp.fc1.weight") == Shape{24, 16});
+  CHECK(shape("blocks.1.attn.proj.weight") == Shape{16, 64});
+  CHECK(shape("wpe.weight") == Shape{9, 16});
 
   // The sizes of GPT-2, without a number of memory: 124M, and as the course of Megatron-LM pads its vocabulary.
   const auto count = [](const std::vector<std::string>& keys) {
@@ -306,6 +316,19 @@ TEST_CASE("gpt: masked rows beyond the vocabulary change no loss, live rows do")
   CHECK(loss_of(*tiny_gpt({"vocab_multiple=64", "vocab_padding=live"}), batch) > exact + 1);
 }
 
+// A token of a block keeps 6·16 numbers of the stream, 4·16 of the heads and 64 hidden ones: two blocks 448.
+TEST_CASE("gpt: logits are made some rows at a time where all take more memory than two blocks, or as loss_rows says") {
+  const auto is_by_rows = [](const std::vector<std::string>& keys) {
+    const std::unique_ptr<Task> task = tiny_gpt(keys);
+    return dynamic_cast<const LanguageModel&>(*task).stages_of_loss(some_batch()) == 1;
+  };
+  CHECK_FALSE(is_by_rows({"vocab_size=448", "vocab_multiple=1"}));
+  CHECK(is_by_rows({"vocab_size=449", "vocab_multiple=1"}));
+  CHECK(is_by_rows({"vocab_size=448", "vocab_multiple=449"}));
+  CHECK_FALSE(is_by_rows({"vocab_size=449", "vocab_multiple=449", "loss_rows=0"}));
+  CHECK(is_by_rows({"loss_rows=5"}));
+}
+
 TEST_CASE("gpt: initial weights have the standard deviations of the contract") {
   const std::unique_ptr<Task> task =
       tiny_gpt({"depth=8", "embed_dim=64", "init_std=0.5", "tie_head=false", "positions=100"});
@@ -317,6 +340,31 @@ TEST_CASE("gpt: initial weights have the standard deviations of the contract") {
     CHECK(testing::norm(values) / std::sqrt(static_cast<double>(values.size())) ==
           testing::Approx(ends_branch ? 0.125 : 0.5).epsilon(0.05));
   }
+}
+
+// LN(s·x, s²·eps) = LN(x, eps): where all that adds to the stream is s times as large, so are logits of a tied head, if
+// every norm has the eps of the key.
+TEST_CASE("gpt: every norm adds norm_eps to the variance") {
+  const Tensor ids = int_tensor({2, 6}, ids_of(12, 11, 3));
+  const auto logits = [&](double scale, double eps) {
+    const std::unique_ptr<Task> task = tiny_gpt({concat("norm_eps=", eps), "init_std=0.3"});
+    for (const NamedParameter& p : task->parameters().named()) {
+      const bool adds = p.name.starts_with("wte") || p.name.starts_with("wpe") ||
+                        p.name.find("attn.proj") != std::string::npos || p.name.find("mlp.fc2") != std::string::npos;
+      Tensor weight = task->parameters().weight(p);
+      std::vector<double> values = weight.to_vector();
+      for (double& value : values) value *= adds ? scale : 1;
+      weight.set_values(values);
+    }
+    return dynamic_cast<const LanguageModel&>(*task).logits(ids).to_vector();
+  };
+  const std::vector<double> once = logits(1, 0.125), larger = logits(4, 2), other = logits(1, 1e-5);
+  double largest = 0;
+  for (std::size_t i = 0; i < once.size(); ++i) {
+    REQUIRE(std::abs(larger[i] - 4 * once[i]) < 1e-12);
+    largest = std::max(largest, std::abs(other[i] - once[i]));
+  }
+  CHECK(largest > 0.01);
 }
 
 TEST_CASE("gpt: each dropout is drawn in training, and where its key says") {
@@ -377,6 +425,14 @@ TEST_CASE("gpt: what does not fit is refused by name") {
         testing::entries_of({"task=language_model", std::string("model=") + model, "vocab_size=11", "seq_length=6"}));
     CHECK(testing::error_of([&] { config.recipe->on_shapes()->make_task(config.compute, Device{}); }) ==
           std::string("config key model: ") + name + " takes fields, and the samples are tokens of text");
+  }
+  for (const std::string task : {"image_regression", "volume_regression"}) {
+    const bool is_flat = task == "image_regression";
+    const RunConfig config = read_config(
+        testing::entries_of({"task=" + task, "model=gpt", is_flat ? "images=random" : "volumes=synthetic"}));
+    CHECK(testing::error_of([&] { config.recipe->on_shapes()->make_task(config.compute, Device{}); }) ==
+          std::string("config key model: GPT takes tokens of text, and the samples are fields ") +
+              (is_flat ? "[1, 128, 128]" : "[4, 64, 64, 64]"));
   }
   CHECK(refusal({"num_heads=3"}).find("must be a multiple of num_heads (3), not 16; or set head_size") !=
         std::string::npos);

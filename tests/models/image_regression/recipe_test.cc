@@ -133,6 +133,25 @@ TEST_CASE("image regression: paths and the source of the images must fit each ot
                     "images=noisy to read files");
   CHECK_THROWS_WITH(opened({"images=pairs"}),
                     "config key train_path is empty, but images are pairs: name the data by --data DIR");
+  CHECK_THROWS_WITH(opened({"val_path=somewhere"}),
+                    "config key val_path in --set is somewhere, but images are random: set images=pairs or "
+                    "images=noisy to read files");
+  CHECK_THROWS_WITH(opened({"images=noisy", "train_path=somewhere"}),
+                    "config key val_path is empty, but images are noisy: name the data by --data DIR");
+}
+
+TEST_CASE("image regression: a prediction without data needs the sizes that data would tell") {
+  const auto shapes = [](std::vector<std::string> keys) {
+    keys.insert(keys.begin(), {"task=image_regression", "train_path=a", "val_path=b", "images=pairs"});
+    const RunConfig config = read_config(entries_of(keys));
+    return config.recipe->on_shapes()->sample_layout(std::nullopt).at(1).shape;
+  };
+  const std::string size = "img_size=[4,6]", in = "n_in_channels=2", out = "n_out_channels=3";
+  CHECK(shapes({size, in, out}) == Shape{3, 4, 6});
+  for (const std::vector<std::string>& keys : {std::vector{size, in}, {size, out}, {in, out}})
+    CHECK_THROWS_WITH(shapes(keys),
+                      "the size or the channels of the images are left to the data: set img_size, n_in_channels and "
+                      "n_out_channels");
 }
 
 TEST_CASE("image regression: weights of another task's sizes are refused") {

@@ -4,9 +4,12 @@
 
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/files/reader.h"
+#include "models/language/language_model.h"
 #include "models/language/metrics.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/forecast_config.h"
@@ -143,6 +146,64 @@ TEST_CASE("language recipe: bytes need no table, and the loss is the same whatev
   texts.write("a.txt", forty_characters());
   const std::unique_ptr<OpenedRecipe> data = texts.opened({"tokenizer=bytes"});
   CHECK(data->sentences() == std::vector<std::string>{"from the data: vocab_size 258, positions 4"});
+}
+
+TEST_CASE("language recipe: the model of a run makes its logits as config key loss_rows says") {
+  const Texts texts;
+  texts.write("a.txt", forty_characters());
+  const auto rows = [&](const std::string& assignment) {
+    const std::unique_ptr<Task> task = texts.opened({assignment})->make_task({}, Device{});
+    return dynamic_cast<const LanguageModel&>(*task).info().loss_rows;
+  };
+  CHECK(rows("loss_rows=3") == 3);
+  CHECK(rows("loss_rows=0") == 0);
+  CHECK(rows("loss_rows=null") == std::nullopt);
+}
+
+TEST_CASE("language recipe: what a command for pictures would do is refused, and so are keys that mean nothing") {
+  const Texts texts;
+  texts.write("a.txt", forty_characters());
+  const std::unique_ptr<OpenedRecipe> data = texts.opened();
+  const GivenWeights weights{"w.safetensors", data->make_task({}, Device{})->settings()};
+  RunConfig config = texts.config({"vocab_size=5", "positions=4"});
+  CHECK(testing::error_of([&] { config.recipe->open_prediction({}, weights); }) ==
+        "w.safetensors is a model of a task whose predictions isobar predict does not write");
+  CHECK(testing::error_of([&] { config.recipe->open_split(DataSplit::test, weights); }) ==
+        "there is no test set: name one by the config key test_text_path");
+  CHECK(testing::error_of([&] {
+          config.recipe->open_split(DataSplit::valid, {"n.safetensors", {}});
+        }) == "n.safetensors does not say what text it was trained on");
+  CHECK(config.recipe->open_split(DataSplit::train, weights)->note() ==
+        "judged: the first 90 % of " + texts.file("a.txt"));
+  CHECK(config.recipe->open_split(DataSplit::valid, weights)->note() ==
+        "judged: the last 10 % of " + texts.file("a.txt") + " (valid_fraction); all of it: --set valid_text_path=FILE");
+  RunConfig own = texts.config({"vocab_size=5", "positions=4", "valid_text_path=v.txt"});
+  CHECK(own.recipe->open_split(DataSplit::train, weights)->note() ==
+        "judged: the first 100 % of " + texts.file("a.txt"));
+
+  const auto refused = [&](const std::vector<std::string>& keys) {
+    return testing::error_of([&] {
+      RunConfig wrong = texts.config(keys);
+      wrong.check();
+    });
+  };
+  CHECK(refused({"vocab_size=5", "positions=4"}).empty());
+  CHECK(refused({"vocab_size=5", "positions=4", "tokenizer_model=t.json"}) ==
+        "config key tokenizer_model in --set means nothing here; it is for token files of the tokenizer characters");
+  for (const std::string key : {"eod_mask_loss", "reset_position_ids", "reset_attention_mask"})
+    CHECK(refused({"vocab_size=5", "positions=4", key + "=true"}) ==
+          "config key " + key + " in --set needs token files; a text has no documents");
+  CHECK(refused({"positions=4", "tokenizer=numbers"}) ==
+        "config key tokenizer in --set numbers needs vocab_size: how many numbers there are, and one more, which ends "
+        "a document");
+  CHECK(refused({"positions=4", "tokenizer=numbers", "vocab_size=1"}).find("numbers needs vocab_size") !=
+        std::string::npos);
+  for (const std::string key : {"vocab_file", "merge_file"})
+    CHECK(refused({"vocab_size=300", "positions=4", key + "=f"}) ==
+          "config key " + key + " in --set means nothing to tokenizer characters");
+  for (const std::string key : {"valid_text_path", "test_text_path"})
+    CHECK(refused({"vocab_size=300", "positions=4", "tokenizer=bytes", "data_path=p", key + "=t"}) ==
+          "config key " + key + " in --set means nothing to token files, which have their own sets");
 }
 
 TEST_CASE("language recipe: weights of another tokenizer are refused, and the table of characters travels with them") {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "apps/train/model_file.h"
@@ -344,6 +345,17 @@ TEST_CASE("unet: what it cannot compute is refused in a sentence") {
       UnetRecipe({.width = 2, .levels = 2}).make({.in = {1, 4, 4}, .out = {1, 4, 4}}, {parameters, compute});
   CHECK_THROWS_WITH(network->in_channels_last(hashed_tensor({1, 4, 8, 1}, Device{}, 1), {}),
                     ContainsSubstring("the model takes fields [1, 4, 4, 1], channels last, not [1, 4, 8, 1]"));
+}
+
+TEST_CASE("unet: a small one for checks has three levels of 8 channels, or its own if they are fewer") {
+  const auto small = [](UnetOptions options) {
+    UnetRecipe recipe(options);
+    recipe.shrink(5);
+    return std::pair(recipe.unet.config().levels, recipe.unet.config().width);
+  };
+  CHECK(small({}) == std::pair<std::int64_t, std::int64_t>(3, 8));
+  CHECK(small({.width = 4, .levels = 2}) == std::pair<std::int64_t, std::int64_t>(2, 4));
+  CHECK(small({.width = 9, .full_scale = false}) == std::pair<std::int64_t, std::int64_t>(3, 8));
 }
 
 TEST_CASE("unet: a task that has channels last gets them from a network that has them first") {

@@ -247,6 +247,9 @@ TEST_CASE("prediction: it says how it cuts a volume, and what the seams are") {
              ContainsSubstring("not every crop begins at a multiple of 2 points"));
   CHECK_THAT(sentences(unet(1), {16, 12, 20}, {{12, 12, 12}, 8, true}),
              ContainsSubstring("periodic along axis 0, 1, 2: 60 crops"));
+  CHECK(sentences(unet(1), {16, 12, 12}, {{12, 12, 12}, 6})
+            .starts_with("the synthetic input [2, 16, 12, 12]: 2 crops of 12 x 12 x 12 points that overlap by 6 x 6 x "
+                         "6\nkept of"));
   CHECK(sentences(unet(1), {12, 12, 12}, {{12, 12, 12}, 6}) ==
         "the synthetic input [2, 12, 12, 12]: computed at once\n");
 }

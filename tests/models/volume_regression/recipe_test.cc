@@ -99,7 +99,14 @@ TEST_CASE("volume regression: what does not fit is refused with file, dataset an
   CHECK_THROWS_WITH(opened(with(paths, "volumes=synthetic")), ContainsSubstring("but volumes are synthetic"));
   CHECK_THROWS_WITH(VolumeRegressionRecipe().paths_in(std::filesystem::path(folder / "train")),
                     ContainsSubstring("has no folders train and valid"));
-  CHECK_THROWS_WITH(config_of({}).recipe->on_shapes(), ContainsSubstring("set n_in_channels and n_out_channels"));
+  CHECK_THROWS_WITH(opened({"train_path=" + train}),
+                    "config key val_path is empty, but volumes are file: name the data by --data DIR");
+  CHECK_THROWS_WITH(opened({"val_path=" + valid, "volumes=synthetic"}),
+                    "config key val_path in --set is " + valid +
+                        ", but volumes are synthetic: set volumes=file or volumes=memory to read files");
+  for (const std::vector<std::string>& keys : {std::vector<std::string>{}, {"n_in_channels=4"}, {"n_out_channels=5"}})
+    CHECK_THROWS_WITH(config_of(keys).recipe->on_shapes(),
+                      "the channels of the volumes are left to the data: set n_in_channels and n_out_channels");
   const auto read_vit = [] {
     RunConfig config = read_config(
         entries_of({"task=volume_regression", "model=vit", "volumes=synthetic", "data_size=4", "patch_size=2"}));

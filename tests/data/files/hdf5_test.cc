@@ -695,3 +695,29 @@ TEST_CASE("hdf5: names and attributes of every kind leave nothing behind in the 
   CHECK(kept.files == 0);
   CHECK(H5Fget_obj_count(static_cast<hid_t>(H5F_OBJ_ALL), H5F_OBJ_ALL) == 0);
 }
+
+TEST_CASE("hdf5: a file that is written does not say when, and its dimensions have numbers") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "dimensions.nc";
+  const std::vector<double> degrees = {10, 20};
+  const std::vector<std::string> dimensions = {"lat", "lon"};
+  auto file = hdf5::File::create(path, hdf5::Style::netcdf);
+  for (const std::string& name : dimensions) {
+    file.write(name, std::array<std::int64_t, 1>{2}, std::span<const double>(degrees));
+    file.make_dimension(name);
+  }
+  file.close();
+  const hid_t written = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  for (int i = 0; i < 2; ++i) {
+    const char* const name = dimensions[static_cast<std::size_t>(i)].c_str();
+    H5O_info_t info{};
+    CHECK(H5Oget_info_by_name2(written, name, &info, H5O_INFO_TIME, H5P_DEFAULT) >= 0);
+    CHECK(info.ctime == 0);  // so that one run's file is another's to the last byte
+    const hid_t attribute = H5Aopen_by_name(written, name, "_Netcdf4Dimid", H5P_DEFAULT, H5P_DEFAULT);
+    int number = -1;
+    CHECK(H5Aread(attribute, H5T_NATIVE_INT, &number) >= 0);
+    CHECK(number == i);
+    H5Aclose(attribute);
+  }
+  H5Fclose(written);
+}

@@ -73,6 +73,7 @@ TEST_CASE("hosts: interfaces are chosen as by NCCL_SOCKET_IFNAME") {
   CHECK(reachable_addresses(kNode, "", "ib") == Texts{"10.9.0.7", "10.4.0.7"});  // what is named is meant
   CHECK(reachable_addresses(kNode, "", "=ib0,eth1") == Texts{"10.4.0.7"});
   CHECK(reachable_addresses(kNode, "", "=ib,eth").empty());
+  CHECK(reachable_addresses(kNode, "", ",ib,,") == Texts{"10.9.0.7", "10.4.0.7"});  // an empty name is nobody's
   CHECK(reachable_addresses(kNode, "10.4.0.7", "ib").front() == "10.4.0.7");
   CHECK(reachable_addresses(kNode, "", "ib0,docker") == Texts{"172.17.0.1", "10.4.0.7"});
   CHECK(reachable_addresses(kNode, "", "^eth,ib1") == Texts{"10.4.0.7"});

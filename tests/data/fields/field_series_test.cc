@@ -465,6 +465,12 @@ TEST_CASE("dataset: every kind of bad input is one sentence with the file's name
     CHECK(series_refusal({.paths = {path}}) ==
           concat(path, ": a latitude of ", beyond, " degrees is not on the globe"));
   }
+  write_bad([&](hdf5::File& file) {  // what rounding leaves is on the globe
+    file.write("fields", shape, std::span<const float>(numbers));
+    file.write("lat", std::array<std::int64_t, 1>{4},
+               std::span<const double>(std::array{90.0005, 30.0, -30.0, -90.0005}));
+  });
+  CHECK(series_refusal({.paths = {path}}) == "accepted");
 }
 
 TEST_CASE("dataset: ranges are checked against the data") {

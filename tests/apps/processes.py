@@ -347,6 +347,13 @@ def case_verbs(options, folder):
     check_one_sentence(absent, "rank 2 has not come to all_reduce of 4 fp32, call 2 of group world, within 2 s")
     check("is in" not in absent.sentences[0], "rank 2 is in no call:", absent)
     check_one_sentence(run(mpirun(3, options.verbs, "error")), "isobar: rank 2: the disk is full")
+    check_one_sentence(run(mpirun(3, options.verbs, "absent"), ISOBAR_FAULT="rank=0 call=2 do=throw"),
+                       "isobar: rank 0: ISOBAR_FAULT: an error was asked for at all_reduce of 4 fp32, call 2 of this ")
+    check_one_sentence(run(mpirun(3, options.verbs, "absent"), ISOBAR_FAULT="rank=1 call=1 do=die"),
+                       "isobar: rank 1: it has died (process ")
+    works = run(mpirun(3, options.verbs, "work"))
+    check(works.status == 0, works)
+    check(works.sentences == ["isobar: rank 1 is thinking since 2 s: the others wait for it"], "told once:", works)
 
 
 def shares(tp, cp):

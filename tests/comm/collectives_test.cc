@@ -478,11 +478,25 @@ TEST_CASE("collectives: who does not come to a call of some ranks is named by it
   CHECK_THAT(error, ContainsSubstring(": rank 2 has not come to all_reduce of 4 fp32, call 1 of group pair"));
 }
 
+TEST_CASE("collectives: what is no plugin for MPI of this program is refused by name") {
+  const testing::EnvironmentVariable absent("ISOBAR_MPI_PLUGIN", "/nowhere/none.so");
+  CHECK_THROWS_WITH(load_mpi(), ContainsSubstring("ISOBAR_MPI_PLUGIN: /nowhere/none.so: "));
+  const testing::EnvironmentVariable other("ISOBAR_MPI_PLUGIN", "libz.so.1");
+  CHECK_THROWS_WITH(load_mpi(), "isobar_mpi.so is of another isobar than this program");
+  const testing::EnvironmentVariable none("ISOBAR_MPI_PLUGIN", nullptr);
+  CHECK_THROWS_WITH(
+      load_mpi(), "the backend mpi: this isobar was built without MPI (there is no isobar_mpi.so beside the program)");
+}
+
 TEST_CASE("a planted fault that is slow has a number of seconds that a clock can count") {
   CHECK(Fault::parse("rank=1 call=2 do=slow:0.5").seconds == 0.5);
   CHECK(Fault::parse("rank=1 call=2 do=slow:1e6").seconds == 1e6);
   for (const char* seconds : {"1e300", "1e7", "nan", "inf", "-1"})
     CHECK_THROWS_WITH(Fault::parse("rank=1 call=2 do=slow:" + std::string(seconds)), ContainsSubstring("ISOBAR_FAULT"));
+  CHECK_THROWS_WITH(Fault::parse("rank=1 call=2 do=slow:1000001"),
+                    "ISOBAR_FAULT=\"rank=1 call=2 do=slow:1000001\": at most slow:1e+06");
+  CHECK_THROWS_WITH(Fault::parse("rank=1 call=2x do=die"),
+                    "ISOBAR_FAULT=\"rank=1 call=2x do=die\": '2x' is not a number");
 }
 
 TEST_CASE("a planted fault is of one rank and one call, in whole numbers") {

@@ -11,6 +11,7 @@
 #include "kernels/common/check.h"
 #include "kernels/common/host_name.h"
 #include "tests/harness/environment_variable.h"
+#include "tests/harness/kept.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -72,6 +73,7 @@ TEST_CASE("hosts: interfaces are chosen as by NCCL_SOCKET_IFNAME") {
   CHECK(reachable_addresses(kNode, "", "ib") == Texts{"10.9.0.7", "10.4.0.7"});  // what is named is meant
   CHECK(reachable_addresses(kNode, "", "=ib0,eth1") == Texts{"10.4.0.7"});
   CHECK(reachable_addresses(kNode, "", "=ib,eth").empty());
+  CHECK(reachable_addresses(kNode, "", ",ib,,") == Texts{"10.9.0.7", "10.4.0.7"});  // an empty name is nobody's
   CHECK(reachable_addresses(kNode, "10.4.0.7", "ib").front() == "10.4.0.7");
   CHECK(reachable_addresses(kNode, "", "ib0,docker") == Texts{"172.17.0.1", "10.4.0.7"});
   CHECK(reachable_addresses(kNode, "", "^eth,ib1") == Texts{"10.4.0.7"});
@@ -113,4 +115,11 @@ TEST_CASE("hosts: ISOBAR_INTERFACE counts before NCCL_SOCKET_IFNAME, and must na
   CHECK(!reachable_addresses().empty());  // NCCL's is no more than a hint
   const EnvironmentVariable loopback("NCCL_SOCKET_IFNAME", "lo");
   CHECK(reachable_addresses().front().starts_with("127."));
+}
+
+TEST_CASE("hosts: what the system lends for its interfaces and addresses is given back") {
+  const testing::Kept kept =
+      testing::kept_by(200, [] { CHECK(interfaces_of_this_host().size() + reachable_addresses().size() > 1); });
+  CHECK(kept.bytes < 200 * 16);
+  CHECK(kept.files == 0);
 }

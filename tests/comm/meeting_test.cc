@@ -1022,15 +1022,16 @@ TEST_CASE("meeting: messages are cut out of a stream, and what is too long or da
   CHECK(messages[1].texts.empty());
   CHECK(to_wire({.type = 3, .texts = std::vector<std::string>(100, std::string(10000, 'x'))}).size() <=
         kMaxMessageBytes + 4);
-  const auto refused = [](const std::string& bytes) {
+  const auto refused = [](const std::string& bytes, const std::string& why) {
     MessageStream damaged;
     damaged.add(bytes);
-    CHECK_THROWS_AS(damaged.next(), Error);
+    CHECK_THROWS_WITH(damaged.next(), why);
   };
-  refused(std::string("\xff\xff\xff\xff", 4));
-  refused(std::string("\0\0\0\0", 4));
-  refused(std::string("\5\0\0\0\1\7\0\0\0", 9));
-  refused(std::string("\3\0\0\0\1\0\0", 7));
+  refused(std::string("\xff\xff\xff\xff", 4), "a message of 4294967295 bytes");
+  refused(std::string("\1\0\1\0", 4), "a message of 65537 bytes");
+  refused(std::string("\0\0\0\0", 4), "a message of 0 bytes");
+  refused(std::string("\5\0\0\0\1\7\0\0\0", 9), "a message ends within a text");
+  refused(std::string("\3\0\0\0\1\0\0", 7), "a message ends within a length");
   // What is left out of a message that would be too long leaves room for its seal.
   const Challenge challenge("job", std::string(kRandomBytes, 'a'), std::string(kRandomBytes, 'b'));
   for (std::size_t length = 1000; length < 1040; ++length) {

@@ -5,6 +5,7 @@
 //   misfit                one rank hands in fewer elements: for ISOBAR_COMM_CHECK=1
 //   absent                one rank comes after the time is over
 //   error                 one rank throws
+//   work                  one rank works alone, longer than the time of a call, before all meet
 #include <chrono>
 #include <string>
 #include <thread>
@@ -44,6 +45,12 @@ void run_case(const std::string& name, const Communicator& world) {
   } else if (name == "error") {
     ISOBAR_CHECK(!is_last, "the disk is full");
     world.barrier();
+  } else if (name == "work") {
+    if (world.rank() == 1) {
+      const Working working(world, "thinking", 10);
+      std::this_thread::sleep_for(std::chrono::milliseconds(4500));
+    }
+    world.barrier();
   } else {
     throw_error("there is no case ", name);
   }
@@ -53,8 +60,9 @@ void run_case(const std::string& name, const Communicator& world) {
 
 int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "verbs";
+  const bool is_short = name == "absent" || name == "work";
   try {
-    run_process({.launch = find_launch(), .timeout_seconds = name == "absent" ? 2.0 : 120.0},
+    run_process({.launch = find_launch(), .timeout_seconds = is_short ? 2.0 : 120.0},
                 [&](const Communicator& world, const Launch&) { run_case(name, world); });
     return 0;
   } catch (const ErrorReportedByAnotherRank&) {

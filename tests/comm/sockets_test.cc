@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "kernels/common/check.h"
+#include "tests/harness/kept.h"
 #include "tests/harness/resource_limit.h"
 #include "tests/harness/testing.h"
 
@@ -173,4 +174,14 @@ TEST_CASE("sockets: the limit of open files is raised by what else a process ope
   allow_open_files(100, "the meeting of 100 ranks");
   getrlimit(RLIMIT_NOFILE, &limit);
   CHECK(limit.rlim_cur == 1500 + 1024);
+}
+
+TEST_CASE("sockets: the addresses of a name, and a connection that none of them takes, are given back") {
+  const testing::Kept kept = testing::kept_by(200, [] {
+    std::string why;
+    CHECK_FALSE(connect_to(addresses_of("127.0.0.1").get(), 1, why));
+    CHECK(why == "Connection refused");
+  });
+  CHECK(kept.bytes < 200 * 16);
+  CHECK(kept.files == 0);
 }

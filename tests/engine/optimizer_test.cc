@@ -275,6 +275,23 @@ TEST_CASE("an update clips, skips what is not finite, and decays matrices only")
     CHECK(parameters.weights().to_vector() == average);
     CHECK(optimizer.average().to_vector() == after);
   }
+  SECTION("the average goes on from update to update, at most as slowly as asked for") {
+    for (const double ema : {0.1, 0.5, 0.9}) {
+      Parameters averaged = small_parameters(DType::fp64);
+      Optimizer optimizer(averaged, {.ema = ema});
+      std::vector<double> expected = averaged.weights().to_vector();
+      for (const double update : {1.0, 2.0, 3.0}) {
+        averaged.grads().slice(0, averaged.grads().shape()).set_values(std::vector<double>(start.size(), 0.1 * update));
+        REQUIRE(optimizer.step(0.1).applied);
+        const double kept = std::min(ema, (1 + update) / (10 + update));
+        const std::vector<double> after = averaged.weights().to_vector();
+        for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += (1 - kept) * (after[i] - expected[i]);
+      }
+      const std::vector<double> average = optimizer.average().to_vector();
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        REQUIRE(average[i] == Approx(expected[i]).epsilon(1e-13).margin(1e-14));
+    }
+  }
   SECTION("a NaN leaves everything as it was") {
     Optimizer optimizer(parameters, {});
     std::vector<double> bad(start.size(), 0.1);
@@ -294,6 +311,20 @@ TEST_CASE("an update clips, skips what is not finite, and decays matrices only")
     CHECK(result.grad_norm == Approx(norm));
     CHECK(optimizer.m().to_vector()[0] == Approx(0.1 * 2.0 / norm).epsilon(1e-5));
   }
+}
+
+TEST_CASE("weights and their average change places, however many there are") {
+  Parameters parameters;
+  parameters.add({.names = {"w"}, .shape = {1025, 1024}, .init = {Init::Kind::normal, 1}, .decay = true});
+  parameters.allocate(DType::fp32, Device{}, 3);
+  Optimizer optimizer(parameters, {.ema = 0.5});
+  const Tensor& grads = parameters.grads();
+  grads.slice(0, grads.shape()).set_values(std::vector<double>(static_cast<std::size_t>(grads.numel()), 0.1));
+  REQUIRE(optimizer.step(0.1).applied);
+  const std::vector<double> weights = parameters.weights().to_vector(), average = optimizer.average().to_vector();
+  optimizer.swap_average();
+  CHECK((parameters.weights().to_vector() == average));
+  CHECK((optimizer.average().to_vector() == weights));
 }
 
 namespace {

@@ -53,6 +53,15 @@ TEST_CASE("schedule: PyTorch's CosineAnnealingLR, LinearLR, ExponentialLR and La
                .warmup_lr = 0.06,
                .steps = 40},
               {{0, 0.06}, {1, 0.12}, {4, 0.3}, {5, 0.2994672577328444}, {20, 0.1843107448733703}, {40, 0.02}});
+  // And of StepLR, whose steps count from the warmup's end.
+  check_rates({.kind = ScheduleKind::step,
+               .base = 0.4,
+               .rule = WarmupRule::megatron,
+               .warmup = 4,
+               .steps = 40,
+               .gamma = 0.5,
+               .every = 3},
+              {{2, 0.2}, {4, 0.4}, {6, 0.4}, {7, 0.2}, {9, 0.2}, {10, 0.1}});
 }
 
 TEST_CASE("schedule: no decay falls below its end, and without a warmup it begins at once") {
@@ -283,6 +292,8 @@ TEST_CASE("schedule: keys that contradict each other are refused") {
   CHECK_THROWS_WITH(refused({"num_iters=5", "warmup=5", "warmup_rule=megatron"})(),
                     ContainsSubstring("warmup in --set must be below num_iters (5) with warmup_rule megatron, not 5"));
   CHECK_THROWS_WITH(refused({"decay_iters=6", "warmup=8", "warmup_rule=nanogpt"})(),
+                    ContainsSubstring("must be below decay_iters (6) with warmup_rule nanogpt"));
+  CHECK_THROWS_WITH(refused({"num_epochs=2", "decay_iters=6", "warmup=8", "warmup_rule=nanogpt"})(),
                     ContainsSubstring("must be below decay_iters (6) with warmup_rule nanogpt"));
   CHECK_THROWS_WITH(refused({"num_iters=5", "lr_schedule=wsd", "wsd_iters=6"})(),
                     ContainsSubstring("wsd_iters in --set must be at most the 5 iterations after the warmup, not 6"));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -144,6 +145,19 @@ TEST_CASE("free memory is what a limit of this process leaves beside what is hel
   { const Storage pooled(32 * kMiB, Device{}); }
   const testing::ResourceLimit limit(RLIMIT_DATA, memory_bytes() + pooled_memory_bytes() + kRoom);
   CHECK(free_memory_bytes() == kRoom);
+}
+
+TEST_CASE("free memory is at most what the system has available", "[storage]") {
+  const auto available = [] {
+    std::ifstream system("/proc/meminfo");
+    std::string name;
+    for (std::size_t kib = 0; system >> name; system.ignore(1000, '\n'))
+      if (name == "MemAvailable:" && system >> kib) return kib << 10;
+    return std::size_t{0};
+  };
+  const std::size_t before = available(), found = free_memory_bytes(), after = available();
+  REQUIRE(before > 0);
+  CHECK(found <= std::max(before, after) + 256 * kMiB);  // others come and go
 }
 
 TEST_CASE("a process may have what the lesser of its two limits leaves it", "[storage]") {

@@ -674,6 +674,35 @@ TEST_CASE("attention of one tensor is that of its columns, and of copies of them
     for (std::size_t i = 0; i < 6 * 16; ++i) CHECK(apart[1 + part][i] == fused[1][i / 16 * 48 + part * 16 + i % 16]);
 }
 
+TEST_CASE("the stream of a mask is the sum of two numbers, of which a captured step changes one, in both passes") {
+  const auto run = [](DropoutKey key) {
+    const Tensor x = make_leaf(random_tensor({6, 48}, 1), Tensor::zeros({6, 48}, DType::fp64, Device{}));
+    std::vector<std::vector<double>> results;
+    for (const int op : {0, 1, 2}) {
+      x.leaf()->touched = false;
+      Tape tape;
+      Tensor y;
+      {
+        const TapeScope recording(tape);
+        y = op == 0   ? dropout(x, 0.3f, key)
+            : op == 1 ? drop_path(x, 0.5f, key, {.tokens = 1})
+                      : attention(x, {.batch = 2, .heads = 2, .scale = 0.4, .dropout = 0.25, .key = key});
+      }
+      tape.backward(y, random_tensor(y.shape(), 2));
+      results.push_back(y.to_vector());
+      results.push_back(x.leaf()->grad.to_vector());
+    }
+    return results;
+  };
+  const std::uint64_t offset = 6;
+  const auto expected = run({7, 14}), first = run({7, 8}), found = run({7, 8, &offset});
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    INFO(i);
+    CHECK(found[i] == expected[i]);
+    CHECK(found[i] != first[i]);
+  }
+}
+
 TEST_CASE("attention refuses operands that do not fit") {
   const AttentionOptions options{.batch = 2, .heads = 2};
   const Tensor x = random_tensor({6, 48}, 1), y = random_tensor({10, 48}, 2);

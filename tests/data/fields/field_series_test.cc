@@ -22,6 +22,7 @@
 #include "kernels/common/check.h"
 #include "tests/harness/bytes_read.h"
 #include "tests/harness/data_files.h"
+#include "tests/harness/kept.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
@@ -464,6 +465,12 @@ TEST_CASE("dataset: every kind of bad input is one sentence with the file's name
     CHECK(series_refusal({.paths = {path}}) ==
           concat(path, ": a latitude of ", beyond, " degrees is not on the globe"));
   }
+  write_bad([&](hdf5::File& file) {  // what rounding leaves is on the globe
+    file.write("fields", shape, std::span<const float>(numbers));
+    file.write("lat", std::array<std::int64_t, 1>{4},
+               std::span<const double>(std::array{90.0005, 30.0, -30.0, -90.0005}));
+  });
+  CHECK(series_refusal({.paths = {path}}) == "accepted");
 }
 
 TEST_CASE("dataset: ranges are checked against the data") {
@@ -662,4 +669,17 @@ TEST_CASE("dataset: dates need files whose names are in the order of their years
             " by name, and not by the years in their names");
   const FieldSeries ordered({.paths = {second, first, third}, .range = Dates{"1980-12-31", "1981-01-01"}});
   CHECK(ordered.range() == StepRange{365 + 365, 365 + 366 + 1});
+}
+
+TEST_CASE("dataset: what the shell's pattern needs is given back, whether it names files or none") {
+  const testing::TemporaryFolder folder;
+  for (const char* name : {"2001.h5", "2002.h5", "2003.h5"}) testing::write_text(folder / name, "no HDF5 file");
+  const testing::Kept kept = testing::kept_by(100, [&] {
+    CHECK(find_field_files(folder / "200[12].h5") ==
+          std::vector<std::string>{(folder / "2001.h5").string(), (folder / "2002.h5").string()});
+    CHECK(find_field_files(folder.path()).size() == 3);
+    CHECK_THROWS_AS(find_field_files(folder / "19*.h5"), Error);
+  });
+  CHECK(kept.bytes < 100 * 16);
+  CHECK(kept.files == 0);
 }

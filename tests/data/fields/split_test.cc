@@ -165,4 +165,11 @@ TEST_CASE("split: a run that goes on may find its data elsewhere, and one of bef
   all.insert("test_range");  // a third set, which a run is not trained by
   CHECK(free == all);
   CHECK(older == std::map<std::string, std::string>{{"allow_overlap", "true"}, {"span_files", "false"}});
+  std::map<std::string, std::vector<std::string>> others;
+  for (const Key& key : split.keys().keys)
+    if (!key.other_names.empty()) others[key.name] = key.other_names;
+  CHECK(others == std::map<std::string, std::vector<std::string>>{{"train_data_path", {"traindata"}},
+                                                                  {"valid_data_path", {"validdata", "valdata"}},
+                                                                  {"test_data_path", {"testdata"}},
+                                                                  {"dt", {"timestep"}}});
 }

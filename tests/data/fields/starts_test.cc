@@ -81,6 +81,7 @@ TEST_CASE("starts: a range of dates has both ends, the last day whole") {
   CHECK(steps("2017-12-31:2018-01-01:12h") == Steps{4, 6, 8, 10});
   CHECK(steps("2017-12-31T12:2018-01-01T00") == Steps{6, 7, 8});
   CHECK(steps("2018-01-01:2018-01-01:1d") == Steps{8});
+  CHECK(steps("2018-01-01T06:2018-01-01T06:1h") == Steps{9});
   CHECK(steps("2017-12-30T00:2018-01-01T18:360min").size() == 12);
   CHECK_THROWS_WITH(steps("2017-12-31:2018-01-01:3h"), ContainsSubstring("there is no t2m at 2017-12-31T03:00"));
   CHECK_THROWS_WITH(steps("2018-01-01:2018-01-03:1d"), ContainsSubstring("there is no t2m at 2018-01-02T00:00"));

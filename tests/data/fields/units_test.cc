@@ -69,6 +69,22 @@ TEST_CASE("units: the tutorial's variables and their other names have known unit
   CHECK(known_unit("r850") == "%");
   CHECK(known_unit("tcwv") == "kg/m2");
   for (const char* name : {"c0", "tp", "500", "t", "zust", ""}) CHECK(known_unit(name) == "");
+  const std::vector<std::pair<const char*, std::vector<const char*>>> known{
+      {"m/s",
+       {"u10", "v10", "10u", "10v", "u10m", "v10m", "10m_u_component_of_wind", "10m_v_component_of_wind", "u500", "v50",
+        "u_component_of_wind_850", "v_component_of_wind_300"}},
+      {"K",
+       {"t2m", "2t", "d2m", "2d", "skt", "sst", "2m_temperature", "2m_dewpoint_temperature", "skin_temperature",
+        "sea_surface_temperature", "T850", "temperature_500"}},
+      {"Pa", {"sp", "msl", "mslp", "surface_pressure", "mean_sea_level_pressure"}},
+      {"kg/m2", {"tcwv", "total_column_water_vapour"}},
+      {"m2/s2", {"z1000", "geopotential_50"}},
+      {"%", {"r500", "relative_humidity_700"}}};
+  for (const auto& [unit, names] : known)
+    for (const char* name : names) {
+      CAPTURE(name);
+      CHECK(known_unit(name) == unit);
+    }
 }
 
 TEST_CASE("units: people see the data's unit, in the spelling they know") {

@@ -11,6 +11,7 @@
 #include "engine/files/checksum.h"
 #include "kernels/common/check.h"
 #include "tests/harness/error_of.h"
+#include "tests/harness/kept.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -214,4 +215,19 @@ TEST_CASE("codecs: a build without a library names it") {
   for (const Kind kind : {Kind::zlib, Kind::gzip, Kind::crc32c, Kind::shuffle}) CHECK(build_undoes(kind));
   for (const auto& [kind, packed] : kPacked) CHECK(codec_named(name_of(kind)) == kind);
   CHECK(!codec_named("bz2"));
+}
+
+TEST_CASE("codecs: what the libraries need to undo a chunk, good or damaged, is given back") {
+  for (const auto& [kind, packed] : kPacked) {
+    if (!build_undoes(kind)) continue;
+    INFO(name_of(kind));
+    const StoredBytes good = hex(packed), cut(good.begin(), good.begin() + 20);
+    const testing::Kept kept = testing::kept_by(100, [&good, &cut, kind = kind] {
+      CHECK(undo({{.kind = kind}}, good, 200).size() == 200);
+      CHECK(refusal({{.kind = kind}}, cut, 200) != "");
+    });
+    CHECK(kept.bytes < 100 * 16);
+  }
+  const std::vector<std::byte> bytes(5000);
+  CHECK(testing::kept_by(100, [&] { CHECK(zlib_compressed(bytes, 6).size() < 100); }).bytes < 100 * 16);
 }

@@ -34,6 +34,7 @@
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/file_size_limit.h"
+#include "tests/harness/kept.h"
 #include "tests/harness/places.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
@@ -635,4 +636,90 @@ TEST_CASE("hdf5: files are tried by a program where the process may not be forke
   }
   CHECK(forked.size() > 0);
   CHECK(fatal_both_ways > 0);
+}
+
+TEST_CASE("hdf5: names and attributes of every kind leave nothing behind in the library, nor does a file") {
+  const auto open_objects = [] { return H5Fget_obj_count(static_cast<hid_t>(H5F_OBJ_ALL), H5F_OBJ_ALL); };
+  const auto before = open_objects();  // a disk that was full has left some
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "names.nc";
+  {
+    auto file = hdf5::File::create(path, hdf5::Style::netcdf);
+    const std::vector<double> degrees = {10, 20};
+    for (const char* name : {"lat", "lon"}) {
+      file.write(name, std::array<std::int64_t, 1>{2}, std::span<const double>(degrees));
+      file.make_dimension(name);
+    }
+    file.write("t2m", std::array<std::int64_t, 2>{2, 2}, std::span<const float>(std::vector<float>(4)),
+               {.chunk = {1, 2}, .deflate = 1});
+    file.write_dimensions("t2m", std::vector<std::string>{"lat", "lon"});
+    file.write_attribute("t2m", "units", std::string("K"));
+    file.write_attribute("t2m", "scale", 2.0);
+    file.close();
+    const hid_t added = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, H5T_VARIABLE);
+    const hsize_t count = 2;
+    const hid_t space = H5Screate_simple(1, &count, nullptr);
+    const hid_t names = H5Dcreate2(added, "channel", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    const std::array<const char*, 2> texts = {"a name of its own length", "another"};
+    CHECK(H5Dwrite(names, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, texts.data()) >= 0);
+    const hid_t attribute = H5Acreate2(names, "long_names", type, space, H5P_DEFAULT, H5P_DEFAULT);
+    CHECK(H5Awrite(attribute, type, texts.data()) >= 0);
+    for (const auto close : {H5Aclose(attribute), H5Dclose(names), H5Sclose(space), H5Tclose(type), H5Fclose(added)})
+      CHECK(close >= 0);
+  }
+  using Texts = std::vector<std::string>;
+  const Texts texts = {"a name of its own length", "another"};
+  {
+    const auto file = hdf5::File::open(path);
+    const testing::Kept kept = testing::kept_by(100, [&] {
+      CHECK(file.strings("channel") == texts);
+      CHECK(file.attribute_list("channel", "long_names") == texts);
+      CHECK(file.attribute("t2m", "units") == "K");
+      CHECK(file.attribute_numbers("t2m", "scale") == std::vector<double>{2});
+      CHECK(file.attributes("t2m").size() == 2);
+      CHECK(file.attributes("channel").size() == 1);
+      CHECK(file.attributes("").size() <= 1);
+      CHECK(file.dimension_names("t2m") == Texts{"lat", "lon"});
+      CHECK(file.datasets() == Texts{"channel", "lat", "lon", "t2m"});
+      CHECK(file.names().size() == 4);
+      CHECK(file.numbers("lat") == std::vector<double>{10, 20});
+      CHECK(file.chunk_addresses("t2m").size() == 2);
+      CHECK(file.info("t2m").layout.kind == hdf5::Layout::Kind::chunked);
+    });
+    CHECK(kept.bytes < 100 * 16);
+    CHECK(kept.files == 0);
+  }
+  const testing::Kept kept = testing::kept_by(5, [&] {
+    CHECK(hdf5::File::open(path).strings("channel") == texts);
+    CHECK_THROWS_AS(hdf5::File::open(path).strings("lat"), Error);
+  });
+  CHECK(kept.files == 0);
+  CHECK(open_objects() == before);
+}
+
+TEST_CASE("hdf5: a file that is written does not say when, and its dimensions have numbers") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "dimensions.nc";
+  const std::vector<double> degrees = {10, 20};
+  const std::vector<std::string> dimensions = {"lat", "lon"};
+  auto file = hdf5::File::create(path, hdf5::Style::netcdf);
+  for (const std::string& name : dimensions) {
+    file.write(name, std::array<std::int64_t, 1>{2}, std::span<const double>(degrees));
+    file.make_dimension(name);
+  }
+  file.close();
+  const hid_t written = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  for (int i = 0; i < 2; ++i) {
+    const char* const name = dimensions[static_cast<std::size_t>(i)].c_str();
+    H5O_info_t info{};
+    CHECK(H5Oget_info_by_name2(written, name, &info, H5O_INFO_TIME, H5P_DEFAULT) >= 0);
+    CHECK(info.ctime == 0);  // so that one run's file is another's to the last byte
+    const hid_t attribute = H5Aopen_by_name(written, name, "_Netcdf4Dimid", H5P_DEFAULT, H5P_DEFAULT);
+    int number = -1;
+    CHECK(H5Aread(attribute, H5T_NATIVE_INT, &number) >= 0);
+    CHECK(number == i);
+    H5Aclose(attribute);
+  }
+  H5Fclose(written);
 }

@@ -8,6 +8,7 @@
 #include "data/files/gzip.h"
 #include "tests/data/files/idx_files.h"
 #include "tests/harness/data_files.h"
+#include "tests/harness/kept.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -121,4 +122,19 @@ TEST_CASE("idx: no more is decompressed than a file's header says") {
   testing::write_text(path, gzipped(idx_header({1u << 31, 1u << 31}) + "x"));
   CHECK_THROWS_WITH(read_idx(path), ContainsSubstring(path + " is truncated"));
   CHECK(greatest_memory() - before < 64 << 10);
+}
+
+TEST_CASE("idx: what zlib needs to decompress, whole or in pieces, good or damaged, is given back") {
+  const testing::TemporaryFolder folder;
+  const std::string whole = gzipped(std::string(1000, 'x')), cut = whole.substr(0, whole.size() - 5);
+  const std::string path = folder / "whole.gz";
+  testing::write_text(path, whole);
+  const testing::Kept kept = testing::kept_by(100, [&] {
+    CHECK(gunzip(whole, 1000, "x").size() == 1000);
+    CHECK_THROWS_AS(gunzip(cut, 2000, "x"), Error);
+    std::string text(1001, ' ');
+    CHECK(GunzippingReader(path).read(text) == 1000);
+  });
+  CHECK(kept.bytes < 100 * 16);
+  CHECK(kept.files == 0);
 }

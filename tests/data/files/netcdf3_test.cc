@@ -278,6 +278,25 @@ TEST_CASE("netcdf3: bytes have a sign, and the records of all variables together
   CHECK(large.refusal() == large.path() + " is damaged: a record of its variables has more than 2^63 bytes");
 }
 
+TEST_CASE("netcdf3: headers are longer than what is read of them at once, and so are their texts") {
+  for (const std::size_t length : {65432, 65448, 65460, 65472, 65484, 65496, 65508, 65536, 70001}) {
+    INFO("a text of " << length);
+    Header header{.dims = {{"x", 2}}, .vars = {{"a", {0}, kShort}, {"b", {0}, kDouble}}};
+    Bytes list;
+    list.put(12, 4).put(2, 4);
+    list.put(4, 4).text("long").put(kChar, 4).put(length, 4).text(std::string(length - 1, 'l') + "e").pad();
+    list.put(5, 4).text("short").pad().put(kInt, 4).put(1, 4).put(77, 4);
+    header.attributes = list.string();
+    place(header, {4, 16});
+    const Written written(Bytes().text(header.string()).put(5, 2).put(7, 2).put(0.5).put(-2.0).string());
+    const netcdf3::File file = written.open();
+    CHECK(file.attributes().at("long").texts == std::vector<std::string>{std::string(length - 1, 'l') + "e"});
+    CHECK(file.attributes().at("short").numbers == std::vector<double>{77});
+    CHECK(read(file, 0, {0}, {2}) == std::vector<double>{5, 7});
+    CHECK(read(file, 1, {0}, {2}) == std::vector<double>{0.5, -2});
+  }
+}
+
 TEST_CASE("netcdf3: headers that are damaged or lie are named with file and byte") {
   const auto damaged = [](const Written& file, const std::string& what) {
     CHECK_THAT(file.refusal(), ContainsSubstring(file.path() + " is damaged: at byte ") && ContainsSubstring(what));
@@ -298,7 +317,7 @@ TEST_CASE("netcdf3: headers that are damaged or lie are named with file and byte
   damaged(changed(12, "\x7f\xff\xff\xff"), "bytes");  // 2^31 dimensions
   damaged(changed(16, "\xff\xff\xff\xff"), "at byte 16 of its NetCDF header a name has 4294967295 bytes");
   damaged(changed(24, std::string(4, '\0') + std::string("\0\0\0\1x\0\0\0", 8) + std::string(4, '\0')),
-          "more than one counts records");
+          "end dimensions of which more than one counts records");
 
   Header other = header;
   other.vars[0].dims = {0, 2};

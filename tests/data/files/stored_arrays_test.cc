@@ -292,7 +292,11 @@ TEST_CASE("stored arrays: files that isobar does not read are told what to do wi
         folder.path().string() +
             " is a folder, and no Zarr store: it has no zarr.json, .zmetadata, "
             ".zgroup or .zarray");
-  for (const auto& [name, text] : {std::pair{".nczgroup", "{}"}, {".zattrs", R"({"_nczarr_attr": {}})"}}) {
+  for (const auto& [name, text] : {std::pair{".nczgroup", "{}"},
+                                   {".nczattrs", "{}"},
+                                   {".zattrs", R"({"_nczarr_attr": {}})"},
+                                   {".zgroup", R"({"zarr_format": 2, "_nczarr_group": {}})"},
+                                   {"zarr.json", R"({"zarr_format": 3, "node_type": "group", "_nczarr_group": {}})"}}) {
     const testing::TemporaryFolder store;
     std::ofstream(store / ".zgroup") << R"({"zarr_format": 2})";
     CHECK(arrays_refusal(store.path().string()) == "accepted");

@@ -176,6 +176,25 @@ TEST_CASE("zarr: consolidated metadata are taken where they exist") {
   REQUIRE(of_3.open().arrays().size() == 1);
   CHECK(of_3.open().arrays()[0].info.name == "g/a");
   CHECK(of_3.open().attributes().at("t").texts[0] == "c");
+
+  // Metadata that lie elsewhere are not taken, and only the root's attributes are the store's.
+  of_3.write("zarr.json", R"({"zarr_format": 3, "node_type": "group", "attributes": {"t": "c"},
+    "consolidated_metadata": {"kind": "elsewhere", "metadata": {"h": )" +
+                              array + "}}}");
+  of_3.write("g/zarr.json", R"({"zarr_format": 3, "node_type": "group", "attributes": {"t": "of g"}})");
+  of_3.write("g/b/zarr.json", array);
+  REQUIRE(of_3.open().arrays().size() == 1);
+  CHECK(of_3.open().arrays()[0].info.name == "g/b");
+  CHECK(of_3.open().attributes().at("t").texts[0] == "c");
+}
+
+TEST_CASE("zarr: a shuffle that does not say so is of four bytes") {
+  const Folder folder;
+  folder.write(".zgroup", R"({"zarr_format": 2})");
+  folder.write("a/.zarray", R"({"zarr_format": 2, "shape": [2], "chunks": [2], "dtype": "<f4", "order": "C",
+    "compressor": null, "filters": [{"id": "shuffle"}], "fill_value": 0})");
+  folder.write("a/0", std::string("\x00\x00\x00\x00\x80\x00\x3f\x40", 8));
+  CHECK(read(folder) == std::vector<double>{1, 2});
 }
 
 TEST_CASE("zarr: metadata of version 2 that are damaged, or that isobar does not know, are named") {
@@ -271,6 +290,8 @@ TEST_CASE("zarr: metadata of version 3 that are damaged, or that isobar does not
         refusal_with(version_3(R"({"name": "transpose", "configuration": {"order": )" + order + R"(}}, "bytes")")),
         ContainsSubstring(where + " is damaged: "));
   CHECK(refusal_with(version_3("\"bytes\"", R"(, "new": {"must_understand": false})")) == "accepted");
+  CHECK(refusal_with(version_3("\"bytes\"", R"(, "new": {"must_understand": true})")) ==
+        array + "has the extension 'new', which isobar does not know");
   CHECK(refusal_with(version_3("\"bytes\"", R"(, "new": {"a": 1})")) ==
         array + "has the extension 'new', which isobar does not know");
   CHECK_THAT(refusal_with(version_3("\"bytes\"", R"(, "storage_transformers": [{"name": "x"}])")),

@@ -137,6 +137,66 @@ TEST_CASE("climatology: fields equal the definition, with a leap year, round New
   }
 }
 
+TEST_CASE("climatology: every channel and point has its own means, in bands that do not divide the rows") {
+  const TemporaryFolder folder;
+  const std::string truth = folder / "truth.nc", path = folder / "climatology.nc";
+  constexpr int kRows = 3, kColumns = 100, kChannels = 2;
+  const auto value = [](int channel, int step, int row, int column) {
+    return static_cast<float>(10000 * channel + 1000 * step + 300 * row + column);
+  };
+  {
+    VariableFile out(truth);
+    Numbers longitudes(kColumns);
+    std::iota(longitudes.begin(), longitudes.end(), 0.0);
+    out.axis("time", {0, 24, 48}, "hours since 2020-03-01");
+    out.axis("latitude", {10, 0, -10}, "degrees_north");
+    out.axis("longitude", longitudes, "degrees_east");
+    for (int channel = 0; channel < kChannels; ++channel)
+      out.variable(channel == 0 ? "t2m" : "u10", {"time", "latitude", "longitude"},
+                   [&](auto& at) { return value(channel, at["time"], at["latitude"], at["longitude"]); });
+    out.file.close();
+  }
+  const FieldSeries data({.paths = {truth}});
+  constexpr std::int64_t kRowBytes = 366 * kChannels * kColumns * 12;
+  for (const std::int64_t rows : {1, 2, 3}) {
+    write_climatology(data, path, {.window = 1, .max_bytes = rows * kRowBytes, .threads = 2});
+    const ClimatologyReader reader(path);
+    std::vector<float> plane(kRows * kColumns);
+    for (int step = 0; step < 3; ++step)
+      for (int channel = 0; channel < kChannels; ++channel) {
+        reader.read(time_at(hours_of("2020-03-01") + 24 * step), static_cast<std::size_t>(channel), plane.data());
+        INFO(rows << " rows at once, step " << step << ", channel " << channel);
+        for (int i = 0; i < kRows * kColumns; ++i)
+          REQUIRE(plane[static_cast<std::size_t>(i)] == value(channel, step, i / kColumns, i % kColumns));
+      }
+  }
+}
+
+TEST_CASE("climatology: each of many points is smoothed over the days around, of which each counts as it has values") {
+  constexpr std::int64_t kDays = 7, kPoints = 600;
+  const auto at = [](std::int64_t day, std::int64_t point) { return static_cast<std::size_t>(day * kPoints + point); };
+  Numbers sums(kDays * kPoints);
+  std::vector<std::uint32_t> counts(sums.size());
+  for (std::int64_t day = 0; day < kDays; ++day)
+    for (std::int64_t point = 0; point < kPoints; ++point) {
+      counts[at(day, point)] = static_cast<std::uint32_t>((day + point) % 3);
+      sums[at(day, point)] = counts[at(day, point)] * static_cast<double>(17 * day + point);
+    }
+  const Numbers weights = window_weights(5);
+  Numbers smooth = sums;
+  smooth_days(smooth, counts, kPoints, weights, 2);
+  for (std::int64_t day = 0; day < kDays; ++day)
+    for (std::int64_t point = 0; point < kPoints; ++point) {
+      double sum = 0, weight = 0;
+      for (std::int64_t j = -2; j <= 2; ++j) {
+        const std::size_t from = at((day + j + kDays) % kDays, point);
+        sum += weights[static_cast<std::size_t>(j + 2)] * sums[from];
+        weight += weights[static_cast<std::size_t>(j + 2)] * counts[from];
+      }
+      REQUIRE(smooth[at(day, point)] == Approx(sum / weight).epsilon(1e-14));
+    }
+}
+
 TEST_CASE("climatology: missing points are left out, days without data are told and refused when read") {
   const TemporaryFolder folder;
   const std::string path = folder / "truth.nc", out_path = folder / "c.nc";
@@ -214,7 +274,8 @@ TEST_CASE("climatology: data without dates, without a grid, and with half hours 
     }
     return testing::error_of([&] { write_climatology(FieldSeries({.paths = {path}}), folder / "c.nc", {}); });
   };
-  CHECK_THAT(refusal({0, 6}, ""), ContainsSubstring("t.nc has no dates"));
+  CHECK(refusal({0, 6}, "") ==
+        path + " has no dates: a climatology needs 'time' in units like \"hours since 1970-01-01\"");
   CHECK_THAT(refusal({0, 0.5}, "hours since 2001-01-01"),
              ContainsSubstring("step 1 is at 2001-01-01T00:30, and a climatology is of whole hours"));
   testing::write_labelled_fields(folder / "t.h5", {2, 1, 2, 2}, {.hours = {0, 6}, .latitudes = {10, -10}});

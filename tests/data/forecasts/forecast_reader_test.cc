@@ -114,6 +114,18 @@ TEST_CASE("forecast reader: a scalar in place of the axis of starts, or of leads
   CHECK(reader.starts() == Numbers{kFirstOf2001 + 30});
   CHECK(plane(reader, 0, 1, 0).front() == 1);
 
+  const std::string valid = folder / "valid.nc";  // a scalar of when it is valid is none of when it starts
+  VariableFile third(valid);
+  write_axes(third, {6, 12}, "hours");
+  for (const auto& [name, hours] : {std::pair("valid_time", 36.0), {"when", 30.0}}) {
+    third.file.write(name, std::span<const std::int64_t>(), std::span<const double>(std::array{hours}));
+    third.file.write_attribute(name, "units", "hours since 2001-01-01");
+  }
+  third.variable("t2m", {"prediction_timedelta", "latitude", "longitude"},
+                 [](std::map<std::string, int>& at) { return at["prediction_timedelta"]; });
+  third.file.close();
+  CHECK(ForecastReader(valid, 6).starts() == Numbers{kFirstOf2001 + 30});
+
   const std::string other = folder / "lead.nc";
   VariableFile second(other);
   write_axes(second, {6, 12}, "hours");

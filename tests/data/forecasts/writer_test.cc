@@ -126,6 +126,11 @@ TEST_CASE("forecast files: every field lies at its start, lead and channel, comp
         }
         CHECK(all);
       }
+      if (std::string(name) == "f.nc") {
+        const auto filters = hdf5::File::open(folder / name).info(contents.channels[0]).layout.filters;
+        const std::vector<hdf5::Filter> both{hdf5::Filter::shuffle, hdf5::Filter::deflate};
+        CHECK((filters == (compress ? both : std::vector<hdf5::Filter>{})));
+      }
       CHECK(read_whole(*arrays, "time") == std::vector<float>{kNewYear - 12, kNewYear - 6});
       CHECK(read_whole(*arrays, "prediction_timedelta") == std::vector<float>{12, 24, 36});
       CHECK(read_whole(*arrays, "latitude") == std::vector<float>{60, 30, 0});

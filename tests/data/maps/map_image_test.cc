@@ -276,6 +276,8 @@ TEST_CASE("longitudes say whether they are east or west", "[map_image]") {
   const bool differ = map(east) != map(west), same = map(west) == map(turned);
   CHECK(differ);
   CHECK(same);
+  const bool neither = map({-180, -150, -120, -90}) == map({180, 210, 240, 270});  // of 180 degrees
+  CHECK(neither);
 }
 
 TEST_CASE("a graticule is drawn where the coordinates are known", "[map_image]") {

@@ -146,6 +146,14 @@ TEST_CASE("gpt2 tokenizer: a token that its own bytes do not give is not made of
   CHECK(tokenizer.specials().eod == id("QQQ"));
 }
 
+TEST_CASE("gpt2 tokenizer: a first line is a rule, be it of #, unless it tells a version") {
+  auto vocab = SmallTokenizerFiles::golden()["vocab"];
+  vocab["##"] = vocab.size();
+  const std::string merges = SmallTokenizerFiles().merges_text();
+  const SmallTokenizerFiles files(vocab.dump(), "# #\n" + merges.substr(merges.find('\n') + 1));
+  CHECK(files.open().encode("##") == std::vector{vocab["##"].get<std::int32_t>()});
+}
+
 TEST_CASE("gpt2 tokenizer: a megabyte without white space takes no longer than its size") {
   const SmallTokenizerFiles files;
   const Gpt2Tokenizer tokenizer = files.open();

@@ -136,6 +136,14 @@ TEST_CASE("token file: long sequences come in pieces, also with gaps between the
   CHECK_FALSE(file.is_contiguous());
   CHECK(sequence(file, 0) == std::vector{1});
   CHECK(sequence(file, 1) == numbers);
+  std::vector<std::int32_t> part(3500);
+  file.read(1, 1000, part);
+  CHECK(part == std::vector(numbers.begin() + 1000, numbers.begin() + 4500));
+  const std::int32_t largest = *std::max_element(numbers.begin() + 1000, numbers.begin() + 4500);
+  const auto place = std::find(numbers.begin() + 1000, numbers.end(), largest) - numbers.begin();
+  CHECK_THROWS_WITH(TokenFile(prefix.path(), largest).read(1, 1000, part),
+                    concat(prefix.path(), ".bin: token ", largest, " is outside the vocabulary of ", largest,
+                           " (sequence 1, place ", place, ")"));
 }
 
 TEST_CASE("token file: damaged files are refused with one sentence each") {
@@ -177,14 +185,20 @@ TEST_CASE("token file: damaged files are refused with one sentence each") {
   refused(index(lengths, stored<std::int64_t>(-2, 6), begins), kTokens,
           idx + " is damaged: sequence 0 begins at byte -2");
   refused(index(lengths, stored<std::int64_t>(0, 8), begins), kTokens,
-          bin + " is truncated or belongs to another index");
+          bin + " is truncated or belongs to another index: it has 10 bytes, but sequence 1 of " + idx +
+              " ends at byte 8 + 4");
   refused(index(lengths, stored<std::int64_t>(0, std::int64_t{1} << 62), begins), kTokens, bin + " is truncated or");
-  refused(kIndex, kTokens.substr(0, 9), bin + " is truncated or belongs to another index: it has 9 bytes");
+  refused(kIndex, kTokens.substr(0, 9),
+          bin + " is truncated or belongs to another index: it has 9 bytes, but sequence 1 of " + idx +
+              " ends at byte 6 + 4");
   refused(kIndex, kTokens + "xy",
           bin + " belongs to another index: it has 12 bytes, but the sequences of " + idx + " end at byte 10");
-  refused(index(lengths, places, stored<std::int64_t>(1, 1, 2)), kTokens, idx + " is damaged: document 0 begins with");
-  refused(index(lengths, places, stored<std::int64_t>(0, 2, 1)), kTokens, idx + " is damaged: document 2 begins with");
-  refused(index(lengths, places, stored<std::int64_t>(0, 3, 2)), kTokens, idx + " is damaged: document 1 begins with");
+  refused(index(lengths, places, stored<std::int64_t>(1, 1, 2)), kTokens,
+          idx + " is damaged: document 0 begins with sequence 1, behind sequence 0 of 2");
+  refused(index(lengths, places, stored<std::int64_t>(0, 2, 1)), kTokens,
+          idx + " is damaged: document 2 begins with sequence 1, behind sequence 2 of 2");
+  refused(index(lengths, places, stored<std::int64_t>(0, 3, 2)), kTokens,
+          idx + " is damaged: document 1 begins with sequence 3, behind sequence 0 of 2");
   refused(index(lengths, places, stored<std::int64_t>(0, 1, 1)), kTokens,
           idx + " is damaged: its documents end with sequence 1 of 2");
 }

@@ -188,7 +188,8 @@ TEST_CASE("malformed safetensors are refused by name", "[safetensors]") {
   const std::string good = R"({"dtype":"F32","shape":[4],"data_offsets":[0,16]})";
   CHECK_NOTHROW(SafetensorsFile(written(folder, one(good))));
   CHECK_NOTHROW(SafetensorsFile(written(folder, file_of("{}", ""))));
-  refused(std::string("PK\x03\x04\0\0\b\b\0\0\0\0", 12), "is a pickle, as torch.save writes them");
+  refused(std::string("PK\x03\x04\0\0\b\b\0\0\0\0", 12),
+          "is a pickle, as torch.save writes them, and no safetensors file");
 
   refused("", "0 bytes");
   refused("1234567", "7 bytes");
@@ -207,16 +208,19 @@ TEST_CASE("malformed safetensors are refused by name", "[safetensors]") {
   refused(one(R"({"dtype":"F32","data_offsets":[0,16]})"), "\"w\" has no shape");
   refused(one(R"({"dtype":"F32","shape":[4]})"), "\"w\" has no data_offsets");
   refused(one(R"({"dtype":"I64","shape":[2],"data_offsets":[0,16]})"), "\"w\" has dtype \"I64\"");
-  refused(one(R"({"dtype":32,"shape":[4],"data_offsets":[0,16]})"), "\"w\" has a dtype");
+  refused(one(R"({"dtype":32,"shape":[4],"data_offsets":[0,16]})"), "\"w\" has a dtype that is not a string");
   refused(one(R"({"dtype":"F32","shape":4,"data_offsets":[0,16]})"), "\"w\" has a shape");
   refused(one(R"({"dtype":"F32","shape":[-4],"data_offsets":[0,16]})"), "\"w\" has a shape");
   refused(one(R"({"dtype":"F32","shape":[4.0],"data_offsets":[0,16]})"), "\"w\" has a shape");
   refused(one(R"({"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,16]})"), "\"w\" has a shape");
   refused(one(R"({"dtype":"F32","shape":[4611686018427387904,4,4],"data_offsets":[0,16]})"), "\"w\" has a shape too");
   refused(one(R"({"dtype":"F32","shape":[4611686018427387908],"data_offsets":[0,16]})"), "\"w\" has a shape too");
-  refused(one(R"({"dtype":"F32","shape":[5],"data_offsets":[0,16]})"), "\"w\" has 16 bytes");
-  refused(one(R"({"dtype":"F32","shape":[5],"data_offsets":[0,20]})"), "\"w\" ends at byte 20");
-  refused(one(R"({"dtype":"F32","shape":[4],"data_offsets":[16,0]})"), "\"w\" has data_offsets");
+  refused(one(R"({"dtype":"F32","shape":[5],"data_offsets":[0,16]})"),
+          "\"w\" has 16 bytes, but its shape and dtype need 20");
+  refused(one(R"({"dtype":"F32","shape":[5],"data_offsets":[0,20]})"),
+          "\"w\" ends at byte 20 of the data, but the file has only 16 bytes of it; is it cut off?");
+  refused(one(R"({"dtype":"F32","shape":[4],"data_offsets":[16,0]})"),
+          "\"w\" has data_offsets that are not [begin, end]");
   refused(one(R"({"dtype":"F32","shape":[4],"data_offsets":[0]})"), "\"w\" has data_offsets");
   refused(one(R"({"dtype":"F32","shape":[4],"data_offsets":[0,9223372036854775807]})"), "\"w\" ends at byte");
   refused(one(R"({"dtype":"F32","shape":[3],"data_offsets":[0,12]})"), "after the last");

@@ -125,6 +125,9 @@ TEST_CASE("freeze: the optimizer changes and knows the others alone, as if there
   CHECK(values_of(parameters, "norm") == norm);
   for (const char* name : {"blocks.1.w", "head"}) CHECK(values_of(parameters, name) == values_of(alone, name));
   CHECK(values_of(parameters, "head") != values_of(frozen({}), "head"));
+  Tensor grads = parameters.grads().slice(0, parameters.grads().shape());
+  grads.set_values(Values(static_cast<std::size_t>(grads.numel()), 0.0));
+  CHECK(optimizer.gradient_zeros() == 70 * 2 + 3 * 2);
 }
 
 TEST_CASE("freeze: refused are patterns that nothing fits, parts of what is computed as one, and all") {

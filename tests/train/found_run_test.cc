@@ -3,14 +3,17 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "comm/thread_ranks.h"
 #include "engine/files/atomic_file.h"
+#include "engine/files/safetensors.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
+using isobar::testing::ContainsSubstring;
 using isobar::testing::TemporaryFolder;
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
@@ -54,6 +57,15 @@ TEST_CASE("a found run: its newest whole checkpoint, and whether its summary is 
   CHECK(found_in(folder / "finished").summed_up == 8);
   CHECK_FALSE(found_in(folder / "finished", /*resumes=*/false).checkpoint);
   CHECK(found_in(folder / "finished", /*resumes=*/false).summed_up == 0);
+
+  make_run(folder / "mixed", {}, 0);
+  const fs::path best = folder / "mixed/best";
+  fs::create_directory(best);
+  write_file_atomically(best / "state.json", ordered_json{{"run_id", std::string(32, 'a')}}.dump());
+  ordered_json config = kSmallConfig;
+  config["seed"] = 3;
+  write_safetensors(best / "model.safetensors", {}, {{"isobar.config", config.dump()}});
+  CHECK_THROWS_WITH(found_in(folder / "mixed"), ContainsSubstring("best is of another run"));
 
   fs::remove(checkpoint_folder(folder / "finished", 8) / "state.json");  // damaged: the run goes on from before
   REQUIRE(found_in(folder / "finished").checkpoint);

@@ -150,6 +150,9 @@ TEST_CASE("Megatron's lines: operations of the course's model") {
                                   .head_size = 24,
                                   .seq_length = 1024,
                                   .rows = 50304}) == 817184636928.0);
+  // Heads that are wider together than the model: 2 (12·4·8 + 12·4·4 (2 + 2/8) 8/4 + 6·4·10).
+  CHECK(megatron_flops_of_sample(
+            {.layers = 1, .width = 4, .hidden = 8, .heads = 2, .head_size = 4, .seq_length = 2, .rows = 10}) == 2976.0);
 }
 
 TEST_CASE("Megatron's journal: a line tells the mean of what was not skipped, and begins again behind it") {

@@ -137,6 +137,10 @@ TEST_CASE("stored pairs: files of a folder follow each other by name, whatever t
   std::ofstream(folder / "._b.h5") << "what another system writes beside a file";
   CHECK(StoredPairs(folder.path(), 4).samples() == 4);
 
+  write_pairs(folder / "c.hdf5", 2, 2, 1, 200);
+  CHECK(StoredPairs(folder.path()).samples() == 7);
+  CHECK(read(StoredPairs(folder.path()), {.sample = 5}).input[0] == 200);
+
   hdf5::File whole = hdf5::File::create(folder / "whole.hdf5");
   const std::vector<std::int64_t> shape{1, 1, 1, 2}, values{3, 4};
   for (const char* name : {"input", "target"}) whole.write(name, shape, values);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "data/maps/stroke_font.h"
+#include "kernels/cross_entropy.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -94,6 +95,14 @@ TEST_CASE("the picture of mistakes has room for thirty-two, and counts them all"
     CHECK(count_black(picture.image) == std::min(wrong, kMostTiles));
     CHECK(has_title(picture.image, std::to_string(wrong) + " of " + std::to_string(wrong + 1)));
   }
+}
+
+TEST_CASE("an image whose label does not count is no mistake") {
+  const Picture picture =
+      draw_mistakes(std::vector<float>(12, 255.f), 2, 2, {kIgnoredLabel, 1, 2}, {kIgnoredLabel + 1, 1, 0});
+  CHECK(count_black(picture.image) == 1);
+  CHECK(has_caption(picture.image, 0, "2 > 0"));
+  CHECK(has_title(picture.image, "1 of 2"));
 }
 
 TEST_CASE("an image without a prediction is among the mistakes") {

@@ -186,6 +186,9 @@ TEST_CASE("input: masks follow the planes, and a forecast is missing where the d
   options.missing_masks = {"ice", "sst"};
   CHECK(options.may_be_missing("sst"));
   CHECK_FALSE(options.may_be_missing("t2m"));
+  ForecastOptions never = options;
+  never.missing = NumbersOrWords{{"sst", "fill"}, {"ice", "refuse"}};
+  CHECK_FALSE((never.may_be_missing("sst") || never.may_be_missing("ice")));
   FieldsInfo info;
   info.channel_names = {"sst", "ice"};
   info.statistics = {.means = {290, 0.5}, .stds = {5, 0.25}};

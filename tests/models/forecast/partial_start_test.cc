@@ -337,6 +337,15 @@ TEST_CASE("partial start: a region gets the positions of its place on the globe,
     for (std::size_t column = 0; column < 2; ++column)
       CHECK(found[(row * 2 + column) * kWidth + 1] ==
             Approx(2 * (57.5 - 10 * static_cast<double>(row) + 1000 * (102.5 + 10 * static_cast<double>(column)))));
+  // Between the globe's last column of patches and its first one: the globe goes round, the region does not.
+  const Model behind_last{.rows = 4, .columns = 4, .latitudes = places(60, -5, 4), .longitudes = places(340, 5, 4)};
+  CHECK(line_of(source.start_of(behind_last), "pos_embed") ==
+        "interpolated from 4 x 8 to 2 x 2 patches, by latitude and longitude");
+  const Values positions = values_of(*source.begun(behind_last), "pos_embed");
+  for (std::size_t column = 0; column < 2; ++column) {
+    const double along = 326.25 + (342.5 + 10 * static_cast<double>(column) - 326.25) / 45 * (11.25 - 326.25);
+    CHECK(positions[column * kWidth] == Approx(57.5 + 1000 * along));
+  }
 
   const Source of_region({.latitudes = places(60, -2, 8), .longitudes = places(100, 2, 16)});
   CHECK(line_of(of_region.start_of({.latitudes = places(60, -2, 8), .longitudes = places(460, 2, 16)}), "pos_embed") ==

@@ -23,6 +23,30 @@ Tensor counted(Shape shape, DType dtype) {
   return t;
 }
 
+// Sea surface temperature, with the state before it, and ice, which is given. Either may be missing and has a mask; the
+// temperature is never there at the second of two points.
+ForecastOptions options_of_sea_and_ice() {
+  ForecastOptions options;
+  options.img_size = {1, 2};
+  options.channels = {"sst"};
+  options.forcing_channels = {"ice"};
+  options.n_in_channels = 2;
+  options.n_out_channels = 1;
+  options.time_features = false;
+  options.history = 1;
+  options.missing = NumbersOrWords{{"sst", 300.0}, {"ice", "mean"}};
+  options.missing_masks = {"ice", "sst"};
+  return options;
+}
+
+FieldsInfo info_of_sea_and_ice() {
+  FieldsInfo info;
+  info.channel_names = {"sst", "ice"};
+  info.statistics = {.means = {290, 0.5}, .stds = {5, 0.25}};
+  info.never_there = {0, 1};
+  return info;
+}
+
 }  // namespace
 
 TEST_CASE("input: a forecast is continued as an input is made, with each sample's own time") {
@@ -90,21 +114,9 @@ TEST_CASE("input: planes are normalised by their roles, and a continued forecast
 }
 
 TEST_CASE("input: a continued forecast has the masks and the missing points of its own step") {
-  ForecastOptions options;
-  options.img_size = {1, 2};
-  options.channels = {"sst"};
-  options.forcing_channels = {"ice"};
-  options.n_in_channels = 2;
-  options.n_out_channels = 1;
-  options.time_features = false;
-  options.history = 1;
-  options.missing = NumbersOrWords{{"sst", 300.0}, {"ice", "mean"}};
-  options.missing_masks = {"ice", "sst"};
+  ForecastOptions options = options_of_sea_and_ice();
   options.rollout.rollout = std::int64_t{2};
-  FieldsInfo info;
-  info.channel_names = {"sst", "ice"};
-  info.statistics = {.means = {290, 0.5}, .stds = {5, 0.25}};
-  info.never_there = {0, 1};
+  const FieldsInfo info = info_of_sea_and_ice();
   const FieldInput fields(options, info, {0, 1}, DType::fp64, Device{}, {300, 0.5});
   const auto planes = [](std::int64_t count, const std::vector<double>& values, DType dtype = DType::fp32) {
     Tensor t = Tensor::empty({1, count, 1, 2}, dtype, Device{});
@@ -174,25 +186,13 @@ TEST_CASE("input: missing points of an input are filled in the data's units, tho
 }
 
 TEST_CASE("input: masks follow the planes, and a forecast is missing where the data never have a value") {
-  ForecastOptions options;
-  options.img_size = {1, 2};
-  options.channels = {"sst"};
-  options.forcing_channels = {"ice"};
-  options.n_in_channels = 2;
-  options.n_out_channels = 1;
-  options.time_features = false;
-  options.history = 1;
-  options.missing = NumbersOrWords{{"sst", 300.0}, {"ice", "mean"}};
-  options.missing_masks = {"ice", "sst"};
+  const ForecastOptions options = options_of_sea_and_ice();
   CHECK(options.may_be_missing("sst"));
   CHECK_FALSE(options.may_be_missing("t2m"));
   ForecastOptions never = options;
   never.missing = NumbersOrWords{{"sst", "fill"}, {"ice", "refuse"}};
   CHECK_FALSE((never.may_be_missing("sst") || never.may_be_missing("ice")));
-  FieldsInfo info;
-  info.channel_names = {"sst", "ice"};
-  info.statistics = {.means = {290, 0.5}, .stds = {5, 0.25}};
-  info.never_there = {0, 1};
+  const FieldsInfo info = info_of_sea_and_ice();
   const FieldInput fields(options, info, {0, 1}, DType::fp64, Device{}, {300, 0.5});
   CHECK(fields.planes() == 5);  // sst, sst before, ice, mask of ice, mask of sst
   Tensor raw = Tensor::empty({1, 3, 1, 2}, DType::fp32, Device{});

@@ -118,6 +118,17 @@ double weight(int row) {
   return std::cos(kLatitudes[static_cast<std::size_t>(row)] * kDegree);
 }
 
+// A forecast, its truth, and the climatology of that truth; steps 0 to 39 of the truth tell the damping.
+ScoringOptions with_climatology(const TemporaryFolder& folder) {
+  const std::string truth = write_truth(folder / "truth.nc"), forecast = write_forecast_file(folder / "f.nc"),
+                    climatology = folder / "c.nc";
+  write_climatology(FieldSeries({.paths = {truth}}), climatology, {.window = 5});
+  return {.forecasts = {forecast},
+          .truth = {truth},
+          .climatology = climatology,
+          .train_range = RangeValue(std::array<std::int64_t, 2>{0, 40})};
+}
+
 }  // namespace
 
 TEST_CASE("scoring: scores of files with turned axes equal the formulas, by start and lead") {
@@ -170,13 +181,7 @@ TEST_CASE("scoring: scores of files with turned axes equal the formulas, by star
 
 TEST_CASE("scoring: climatology, ACC and damped persistence over 28 February of a leap year") {
   const TemporaryFolder folder;
-  const std::string truth = write_truth(folder / "truth.nc"), forecast = write_forecast_file(folder / "f.nc"),
-                    climatology = folder / "c.nc";
-  write_climatology(FieldSeries({.paths = {truth}}), climatology, {.window = 5});
-  ForecastScoring scoring({.forecasts = {forecast},
-                           .truth = {truth},
-                           .climatology = climatology,
-                           .train_range = RangeValue(std::array<std::int64_t, 2>{0, 40})});
+  ForecastScoring scoring(with_climatology(folder));
   scoring.run();
   CHECK_THAT(scoring.notes().back(), ContainsSubstring("c.nc is a mean of times that are scored too"));
   // The mean of the truth of the days before, at and after it, with the weights 1/4, 1/2, 1/4.
@@ -227,13 +232,7 @@ TEST_CASE("scoring: climatology, ACC and damped persistence over 28 February of 
 
 TEST_CASE("scoring: each number of the table is that of its column, its region and its lead") {
   const TemporaryFolder folder;
-  const std::string truth = write_truth(folder / "truth.nc"), forecast = write_forecast_file(folder / "f.nc"),
-                    climatology = folder / "c.nc";
-  write_climatology(FieldSeries({.paths = {truth}}), climatology, {.window = 5});
-  ForecastScoring scoring({.forecasts = {forecast},
-                           .truth = {truth},
-                           .climatology = climatology,
-                           .train_range = RangeValue(std::array<std::int64_t, 2>{0, 40})});
+  ForecastScoring scoring(with_climatology(folder));
   scoring.run();
   const nlohmann::ordered_json json = scoring.json();
   for (const std::string region : {"global", "tropics", "northern_extratropics"}) {

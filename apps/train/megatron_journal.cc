@@ -112,6 +112,13 @@ void MegatronJournal::iteration(const MegatronIteration& step, const std::vector
   if (ends_interval(step.iteration)) end_interval(step, timers);
 }
 
+void MegatronJournal::write_validation(std::int64_t iteration, std::int64_t consumed_samples, double loss) {
+  last_validation_ = iteration;
+  if (!board_) return;
+  scalar("lm loss validation", loss, iteration, consumed_samples);
+  if (voice_.perplexity) scalar("lm loss validation ppl", megatron_perplexity(loss), iteration, consumed_samples);
+}
+
 void MegatronJournal::scalar(const std::string& tag, double value, std::int64_t iteration, std::int64_t samples) {
   board_->scalar(tag, value, iteration);
   board_->scalar(tag + " vs samples", value, samples);
@@ -178,10 +185,7 @@ void MegatronJournal::end_interval(const MegatronIteration& step, const std::vec
 }
 
 void MegatronJournal::validated(std::int64_t iteration, std::int64_t consumed_samples, double loss) {
-  if (board_) {
-    scalar("lm loss validation", loss, iteration, consumed_samples);
-    if (voice_.perplexity) scalar("lm loss validation ppl", megatron_perplexity(loss), iteration, consumed_samples);
-  }
+  write_validation(iteration, consumed_samples, loss);
   say(megatron_validation_lines(concat("iteration ", iteration), loss));
 }
 
@@ -201,8 +205,13 @@ void MegatronJournal::training_ends() {
   say_(megatron_datetime_line("after training is done", megatron_now()));
 }
 
-void MegatronJournal::judged_at_end(std::int64_t iteration, const char* set, double loss) {
-  say(megatron_validation_lines(megatron_evaluation(voice_.format, iteration, set), loss));
+void MegatronJournal::validated_at_end(std::int64_t iteration, std::int64_t consumed_samples, double loss) {
+  if (iteration != last_validation_) write_validation(iteration, consumed_samples, loss);
+  say(megatron_validation_lines(megatron_evaluation(voice_.format, iteration, "valid"), loss));
+}
+
+void MegatronJournal::tested(std::int64_t iteration, double loss) {
+  say(megatron_validation_lines(megatron_evaluation(voice_.format, iteration, "test"), loss));
 }
 
 void MegatronJournal::exits(const std::string& why) {

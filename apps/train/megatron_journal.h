@@ -88,7 +88,9 @@ class MegatronJournal {
   void saved(std::int64_t iteration, const std::string& folder);
   void loaded(std::int64_t iteration, const std::string& folder);
   void training_ends();
-  void judged_at_end(std::int64_t iteration, const char* set, double loss);
+  void validated_at_end(std::int64_t iteration, std::int64_t consumed_samples, double loss);
+  // Has no scalars: Megatron-LM writes the loss of the test set as one of the validation set.
+  void tested(std::int64_t iteration, double loss);
   void exits(const std::string& why);
 
   const MegatronVoice& voice() const { return voice_; }
@@ -98,6 +100,7 @@ class MegatronJournal {
   // A scalar by iterations, and the same by samples.
   void scalar(const std::string& tag, double value, std::int64_t iteration, std::int64_t samples);
   void write_scalars(const MegatronIteration& step);
+  void write_validation(std::int64_t iteration, std::int64_t consumed_samples, double loss);
   void end_interval(const MegatronIteration& step, const std::vector<MegatronTimer>& timers);
   std::optional<double> tflops(double seconds_per_iteration, std::int64_t samples) const;
 
@@ -108,6 +111,7 @@ class MegatronJournal {
   std::vector<std::int64_t> split_ = {};  // boundaries in documents; empty: not known
   std::int64_t iterations_ = 0;
   std::optional<TensorBoardWriter> board_;
+  std::int64_t last_validation_ = -1;  // the iteration whose validation was written last
   // Since the last line.
   std::int64_t advanced_ = 0, skipped_ = 0;
   double loss_ = 0, seconds_ = 0;

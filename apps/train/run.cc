@@ -484,7 +484,8 @@ void TrainingRun::tell_megatron_validation() {
     told.validated(iteration, consumed(iteration), metrics_->loss());
   if (!at_end()) return;
   told.training_ends();
-  if (told.voice().format == MegatronFormat::legacy) told.judged_at_end(iteration, "valid", metrics_->loss());
+  if (told.voice().format == MegatronFormat::legacy)
+    told.validated_at_end(iteration, consumed(iteration), metrics_->loss());
 }
 
 // Weights that ranks hold in parts are put together on the first one, so all have their part in what it writes. Where
@@ -542,10 +543,9 @@ bool TrainingRun::finish() {
     if (record_ && record_->megatron) tell_megatron_validation();
   }
   if (validates() && record_ && record_->megatron && setup_.megatron->format == MegatronFormat::core)
-    record_->megatron->judged_at_end(trainer_.iteration(), "valid", metrics_->loss());
+    record_->megatron->validated_at_end(trainer_.iteration(), consumed(trainer_.iteration()), metrics_->loss());
   if (test_ != nullptr && !score_test()) return false;
-  if (record_ && record_->megatron && tested_)
-    record_->megatron->judged_at_end(trainer_.iteration(), "test", tested_->loss());
+  if (record_ && record_->megatron && tested_) record_->megatron->tested(trainer_.iteration(), tested_->loss());
   auto memory = static_cast<double>(peak_memory_bytes());
   parallel_.world.all_reduce({&memory, 1}, Reduce::max);
   if (!record_) return true;

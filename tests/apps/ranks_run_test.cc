@@ -257,6 +257,7 @@ TEST_CASE("ranks: whatever one of them does wrong ends all, with one sentence th
              ContainsSubstring("isobar: rank 2: ISOBAR_FAULT: an error was asked for at all_reduce"));
   CHECK_THAT(ended_by("rank=1 call=33 do=garble"), ContainsSubstring(": rank 0 comes to all_reduce of "));
   CHECK_THAT(ended_by("rank=1 call=30 do=hang", "--comm-timeout 3"), ContainsSubstring(": rank 1 has not come to "));
+  CHECK_THAT(ended_by("rank=1 call=3 do=sleep"), ContainsSubstring("'sleep' is not one of die, throw, hang, "));
   CHECK_THAT(ended_by("rank=1 do=hang"), ContainsSubstring("ISOBAR_FAULT=\"rank=1 do=hang\": rank=R, call=N"));
   set_fault("rank=1 call=30 do=die");
   CHECK(runs.train("killed", "--ranks 3").status == -SIGKILL);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,27 @@ class ScoreRuns : public SmallRuns {
     return lines;
   }
 };
+
+// Whether each number of a table of scores ends where a word of its head does.
+bool columns_end_below_their_heads(const std::string& output) {
+  const std::size_t begin = output.find("variable ");
+  const std::string table = output.substr(begin, output.find("\n\n", begin) - begin);
+  std::istringstream lines(table);
+  std::string head, line;
+  std::getline(lines, head);
+  const std::size_t numbers = head.find("lead") + 4;
+  const auto ends_at = [](const std::string& text, std::size_t i) {
+    return i < text.size() && text[i] != ' ' && (i + 1 == text.size() || text[i + 1] == ' ');
+  };
+  int found = 0;
+  while (std::getline(lines, line) && line.find(" h ") != line.npos)
+    for (std::size_t i = numbers; i < line.size(); ++i) {
+      if (!ends_at(line, i)) continue;
+      ++found;
+      if (!ends_at(head, i)) return false;
+    }
+  return found > 0;
+}
 
 }  // namespace
 
@@ -177,6 +199,8 @@ TEST_CASE("score: a climatology and a training range add their figures, and a cl
   const std::string with_means = scored("--climatology " + means);
   CHECK_THAT(with_means, ContainsSubstring("persistence  climatology         MAE") && ContainsSubstring("pooled") &&
                              ContainsSubstring("\nno damped persistence beside the scores: --train-range "));
+  CHECK(columns_end_below_their_heads(alone));
+  CHECK(columns_end_below_their_heads(with_means));
   CHECK(here.json("s.json")["climatology"] == means);
   const std::string damped = scored("--climatology " + means + " --train-range 0 30");
   CHECK_THAT(damped, ContainsSubstring("climatology       damped         MAE") && !ContainsSubstring("no damped"));

@@ -2,6 +2,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <random>
@@ -110,6 +112,12 @@ TEST_CASE("text commands: tokens of a text, and the text of tokens") {
   CHECK(commands.done("tokens --tokenizer-type bytes " + commands.at("t")) == "97 98 99\n");
   CHECK_THAT(commands.done("tokens --tokenizer-type bytes --speed " + commands.at("t")),
              ContainsSubstring("3 tokens, 3 bytes; "));
+  testing::write_text(commands.at("long"), std::string(20'000'000, 'a'));
+  const std::string speed = commands.done("tokens --tokenizer-type bytes --speed " + commands.at("long"));
+  CAPTURE(speed);
+  double milliseconds = 0, rate = 0;
+  REQUIRE(std::sscanf(speed.c_str(), "20000000 tokens, 20000000 bytes; %lf ms, %lf MB/s", &milliseconds, &rate) == 2);
+  CHECK(std::abs(milliseconds * rate / 20'000 - 1) < 0.1);  // both have a decimal
   // Text of a file ends as it does; that of a flag with a line.
   testing::write_text(commands.at("ids"), "97\n98  99\n");
   CHECK(commands.done("tokens --tokenizer-type bytes --decode " + commands.at("ids")) == "abc");

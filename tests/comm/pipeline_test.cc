@@ -158,7 +158,12 @@ TEST_CASE("pipeline: even pieces are idle for (P-1)/(V·m+P-1) of the time, on e
     CHECK(std::abs(timeline.idle() - expected) < 1e-14);
     for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
       CHECK(std::abs(timeline.idle(rank) - expected) < 1e-14);
-      if (size.chunks == 1) CHECK(timeline.held(rank) == std::min(size.parts, size.ranks - static_cast<int>(rank)));
+      const int behind = size.ranks - 1 - static_cast<int>(rank);
+      if (size.chunks == 1) CHECK(timeline.held(rank) == std::min(size.parts, behind + 1));
+      // Interleaved (Narayanan et al., 2021, section 2.2): a rank begins with 2 behind + (V - 1) P forward passes.
+      if (size.chunks > 1 && size.parts > size.ranks)
+        CHECK(timeline.held(rank) ==
+              std::min(size.chunks * size.parts, 2 * behind + (size.chunks - 1) * size.ranks + 1));
     }
   }
 }

@@ -271,6 +271,9 @@ TEST_CASE("Megatron's journal: TensorBoard gets what the voice has, with these v
       for (std::int64_t i = 1; i < 4; ++i) heard.step(i, 0.25);
       heard.step(4, 0.25, {{"optimizer", 500, 1500}});
       heard.journal.validated(4, 32, 1);
+      heard.journal.validated_at_end(4, 32, 2);
+      heard.journal.validated_at_end(5, 40, 3);
+      heard.journal.tested(6, 4);
     }
     return testing::TensorBoardEvents(*std::filesystem::directory_iterator(place)).scalars;
   };
@@ -288,8 +291,11 @@ TEST_CASE("Megatron's journal: TensorBoard gets what the voice has, with these v
     CHECK(all.at({concat(tag, " vs samples"), 32}) == value);
   }
   CHECK(all.at({"iteration-time", 4}) == 0.5f);
-  CHECK(all.at({"optimizer-time", 4}) == 1.5f);  // of the slowest rank, in seconds
-  CHECK(all.at({"lm loss validation", 4}) == 1.f);
+  CHECK(all.at({"optimizer-time", 4}) == 1.5f);     // of the slowest rank, in seconds
+  CHECK(all.at({"lm loss validation", 4}) == 1.f);  // and not 2: it is there already
+  CHECK(all.at({"lm loss validation", 5}) == 3.f);
+  CHECK(all.at({"lm loss validation vs samples", 40}) == 3.f);
+  CHECK_FALSE(all.contains({"lm loss validation", 6}));
   CHECK(all.at({"lm loss validation vs samples", 32}) == 1.f);
   CHECK(all.at({"lm loss validation ppl", 4}) == testing::Approx(std::exp(1.f)));
   CHECK_FALSE(all.contains({"mem-allocated-bytes", 4}));

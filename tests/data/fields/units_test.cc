@@ -107,6 +107,7 @@ TEST_CASE("units: a mean tells what a variable of a known name cannot be in") {
   CHECK_FALSE(refused("z500", 100000));  // between half and twice the standard atmosphere's 54,600
   CHECK(refused("z500", 112000));
   CHECK(refused("z500", 26000));
+  CHECK(refused("geopotential_500", 5500));
   CHECK_FALSE(refused("z1000", 70));
   CHECK_FALSE(refused("u10", -0.1));
   CHECK_FALSE(refused("r850", 60));

@@ -558,6 +558,21 @@ TEST_CASE("hdf5: a table of texts, or a single one, is no list of names") {
   }
 }
 
+TEST_CASE("hdf5: values of a type that is neither a number nor a text are refused as that") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "names.h5";
+  const hsize_t count = 2;
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t type = H5Tcreate(H5T_OPAQUE, 3), space = H5Screate_simple(1, &count, nullptr);
+  const hid_t names = H5Dcreate2(file, "channel", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  H5Dclose(names);
+  H5Sclose(space);
+  H5Tclose(type);
+  H5Fclose(file);
+  CHECK_THROWS_WITH(hdf5::File::open(path).strings("channel"),
+                    path + ": the dataset 'channel' holds compound or other; expected a list of names");
+}
+
 TEST_CASE("hdf5: names end where their text does, however a file fills them up") {
   const testing::TemporaryFolder folder;
   for (const auto& [filled, bytes] : {std::pair(H5T_STR_SPACEPAD, std::string("t2m  u10  ")),

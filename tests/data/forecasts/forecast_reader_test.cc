@@ -190,6 +190,8 @@ TEST_CASE("forecast reader: missing points are NaN, an infinity and files that a
   };
   CHECK(std::isnan(plane(ForecastReader(write("n.nc", NAN, {6}, "hours"), 6), 0, 0, 0).front()));
   CHECK(std::isnan(plane(ForecastReader(write("f.nc", 1e20, {6}, "hours"), 6), 0, 0, 0).front()));
+  CHECK(std::isnan(plane(ForecastReader(write("b.nc", -1.001e15, {6}, "hours"), 6), 0, 0, 0).front()));
+  CHECK(plane(ForecastReader(write("l.nc", -0.999e15, {6}, "hours"), 6), 0, 0, 0).front() == -0.999e15F);
   const ForecastReader infinite(write("i.nc", INFINITY, {6}, "hours"), 6);
   CHECK_THROWS_WITH(plane(infinite, 1, 0, 0),
                     ContainsSubstring("t2m of the forecast from 2001-01-01T12:00, 6 hours ahead, holds an infinity"));

@@ -43,6 +43,11 @@ TEST_CASE("grid match: another grid is refused with both") {
                         "truth.nc: 4 x 4 points, latitudes 60 ... -30, longitudes 0 ... 270"));
   CHECK_THROWS_WITH(taken({1, 1, Numbers{60}, Numbers{45}, "f.nc"}, kHeld), ContainsSubstring("is not within"));
   CHECK_THROWS_WITH(taken({1, 1, Numbers{60.02}, Numbers{0}, "f.nc"}, kHeld), ContainsSubstring("is not within"));
+  CHECK(taken({1, 1, Numbers{60.009}, Numbers{0}, "f.nc"}, kHeld) == std::vector<float>{0});
+  // A hundredth of the spacing of fine grids, between any two rows.
+  const FieldGrid fine{3, 1, {60, 59, 58.5}, {0}, "fine.nc"};
+  CHECK(taken({1, 1, Numbers{59.004}, Numbers{0}, "f.nc"}, fine) == std::vector<float>{10});
+  CHECK_THROWS_WITH(taken({1, 1, Numbers{59.006}, Numbers{0}, "f.nc"}, fine), ContainsSubstring("is not within"));
   CHECK_THROWS_WITH(taken({5, 1, {}, {}, "f.nc"}, kHeld), ContainsSubstring("no latitudes"));
   const FieldGrid plain{4, 4, {}, {}, "plain.h5"}, turned{4, 4, {-30, 0, 30, 60}, {-180, -90, 0, 90}, "f.nc"};
   CHECK_THROWS_WITH(GridMatch(turned, plain),

@@ -176,6 +176,24 @@ TEST_CASE("gif: an animation of pictures with few colours is exact") {
   CHECK_THROWS_WITH(other.add(Image(11, 37)), ContainsSubstring("11 x 37 pixels follows one of 37 x 11"));
 }
 
+TEST_CASE("gif: the compressed picture of any length ends with one empty block") {
+  const testing::TemporaryFolder folder;
+  bool is_whole_blocks = false;
+  for (int width = 1; width <= 300 && !is_whole_blocks; ++width) {
+    Image picture(width, 3);
+    for (std::size_t i = 0; i < picture.pixels.size(); ++i)
+      picture.pixels[i] = {static_cast<std::uint8_t>(97 * i), static_cast<std::uint8_t>(i / 7), 0};
+    const PaletteImage drawn = with_palette(picture);
+    is_whole_blocks = gif_lzw(drawn.indices).size() % 255 == 0;
+    if (!is_whole_blocks) continue;
+    GifWriter writer(folder / "a.gif");
+    writer.add(picture);
+    writer.close();
+    CHECK(decoded(read_file(folder / "a.gif")).frames.size() == 1);
+  }
+  CHECK(is_whole_blocks);
+}
+
 TEST_CASE("palette: at most 256 colours, near those of the picture, exact for up to 256") {
   Image many(64, 64);
   for (int y = 0; y < 64; ++y)

@@ -5,6 +5,8 @@
 #include <complex>
 #include <filesystem>
 #include <numbers>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "data/synthetic/box_transform.h"
@@ -116,6 +118,12 @@ TEST_CASE("nbody boxes: two files that are read as volumes, the same bytes again
   const std::string once = make("a", 1);
   CHECK((once == make("b", 2)));
   CHECK((once != read_file(folder / "a/valid/box.h5")));
+  // Another seed is two more universes: nobody trains on what another one validates on.
+  write_nbody_boxes({.out = (folder / "next").string(), .box = 16, .seed = 4});
+  std::set<std::string> universes;
+  for (const char* run : {"a", "next"})
+    for (const char* set : {"train/box.h5", "valid/box.h5"}) universes.insert(read_file(folder / run / set));
+  CHECK(universes.size() == 4);
   const VolumePair pair = open_volumes((folder / "a/valid").string());
   CHECK(pair.input->shape() == Shape{4, 16, 16, 16});
   CHECK(pair.target->shape() == Shape{5, 16, 16, 16});

@@ -72,7 +72,7 @@ using Texts = std::vector<std::string>;
 TEST_CASE("preprocess: the texts of JSON lines, in their order, with an end each") {
   Corpus corpus;
   corpus.input(
-      "{\"text\": \"one\", \"id\": 1}\n\n  {\"meta\": {\"text\": \"not this\", \"a\": [1, {}]}, \"text\": "
+      "{\"text\": \"one\", \"id\": 1}\n\n  {\"meta\": {\"text\": \"not this\", \"a\": [1, {\"text\": 2}]}, \"text\": "
       "\"tw\\u00f6\\n\"}\r\n"
       "{\"text\": \"\"}\n{\"text\": \"\\ud83d\\ude00\"}");
   const PreprocessReport report = corpus.run();

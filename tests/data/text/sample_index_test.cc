@@ -289,7 +289,15 @@ TEST_CASE("token samples: documents begin behind their ends in positions, masks 
   CHECK(names(some) == std::vector<std::string>{"tokens", "key_begin"});
   CHECK(sample_of(TokenSamples(documents, some), 0)["key_begin"] == sample["key_begin"]);
   some.eod = -1;
-  CHECK_THROWS_WITH(TokenSamples(documents, some), ContainsSubstring("need a token that ends a document"));
+  some.reset_attention_mask = false;
+  CHECK(names(some) == std::vector<std::string>{"tokens"});
+  for (bool TokenSamplesOptions::*needs_ends :
+       {&TokenSamplesOptions::reset_position_ids, &TokenSamplesOptions::reset_attention_mask,
+        &TokenSamplesOptions::eod_mask_loss}) {
+    TokenSamplesOptions one = some;
+    one.*needs_ends = true;
+    CHECK_THROWS_WITH(TokenSamples(documents, one), ContainsSubstring("need a token that ends a document"));
+  }
 }
 
 TEST_CASE("samples of tokens: the share of a causal sample's pairs that documents leave") {

@@ -360,7 +360,8 @@ TEST_CASE("scores of lead times begin at up to 64 starts, whatever else a valida
   CHECK(starts(folder, {R"(valid_leads=["6h","216h"])"}) == 64);  // of 100 - 36
   CHECK(starts(folder, {R"(valid_leads=["6h","222h"])"}) == 63);
   CHECK(starts(few, {R"(valid_leads=["12h","24h"])"}) == 6);
-  CHECK(starts(few, {"dt=2", R"(valid_leads=["24h"])"}) == 6);  // of four steps too
+  CHECK(starts(few, {"sampler=tutorial", R"(valid_leads=["12h","24h"])"}) == 6);  // each once, by any sampler
+  CHECK(starts(few, {"dt=2", R"(valid_leads=["24h"])"}) == 6);                    // of four steps too
   RunConfig config = few.config({R"(valid_leads=["12h","24h"])"});
   const auto opened = config.recipe->open(config.origins, {});
   CHECK(opened->valid().samples() == 9);

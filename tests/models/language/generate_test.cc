@@ -43,6 +43,7 @@ TEST_CASE("generate: tokens are drawn by their probabilities, of those that top_
   check_near(frequencies(logits, {.temperature = 0.5}), {0.01 / 0.3, 0.16 / 0.3, 0.04 / 0.3, 0.09 / 0.3});
   check_near(frequencies(logits, {.top_k = 2}), {0, 4.0 / 7, 0, 3.0 / 7});
   check_near(frequencies(logits, {.top_k = 9}), {0.1, 0.4, 0.2, 0.3});
+  check_near(frequencies({1, 2, 2, 2}, {.top_k = 2}), {0, 0.5, 0.5, 0});  // the first ones of a tie
   check_near(frequencies(logits, {.top_p = 0.69}), {0, 4.0 / 7, 0, 3.0 / 7});
   check_near(frequencies(logits, {.top_p = 0.71}), {0, 4.0 / 9, 2.0 / 9, 3.0 / 9});
   check_near(frequencies(logits, {.top_p = 0}), {0, 1, 0, 0});

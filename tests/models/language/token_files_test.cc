@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -191,6 +192,25 @@ TEST_CASE("token files: both rules of rounding a split") {
   };
   CHECK(samples("legacy") == (333 * 6 - 1) / 4);
   CHECK(samples("core") == (334 * 6 - 1) / 4);
+}
+
+TEST_CASE("token files: a sample has the tensors that are known without the files") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 20, 6);
+  const auto names = [](const std::vector<TensorSpec>& layout) {
+    std::vector<std::string> found;
+    for (const TensorSpec& spec : layout) found.push_back(spec.name + to_string(spec.shape));
+    return found;
+  };
+  std::set<std::vector<std::string>> layouts;
+  for (const char* key : {"reset_position_ids", "reset_attention_mask", "eod_mask_loss"}) {
+    const std::vector<std::string> assignments{assigned("data_path", a), assigned(key, "true"), "vocab_size=258",
+                                               "positions=4"};
+    const auto known = names(files.config(assignments).recipe->on_shapes()->sample_layout({}));
+    CHECK(known == names(files.opened(assignments)->train().layout()));
+    layouts.insert(known);
+  }
+  CHECK(layouts.size() == 3);
 }
 
 TEST_CASE("token files: behind the end of a document no target counts, if eod_mask_loss says so") {

@@ -243,6 +243,8 @@ TEST_CASE("prediction: it says how it cuts a volume, and what the seams are") {
         "seams, the result is that of the network on the whole volume\n");
   CHECK_THAT(sentences(unet(2), {16, 12, 20}, {{12, 12, 12}, 6}),
              ContainsSubstring("the network looks 9 points far, which is farther: there are seams"));
+  CHECK_THAT(sentences(unet(1), {16, 12, 20}, {{12, 8, 10}, 6}),
+             ContainsSubstring(" crops of 12 x 8 x 10 points that overlap by 6 x 6 x 6\n"));
   CHECK_THAT(sentences(unet(1), {16, 12, 20}, {{12, 12, 12}, 7}),
              ContainsSubstring("not every crop begins at a multiple of 2 points"));
   CHECK_THAT(sentences(unet(1), {16, 12, 20}, {{12, 12, 12}, 8, true}),

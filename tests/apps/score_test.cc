@@ -197,8 +197,9 @@ TEST_CASE("score: a climatology and a training range add their figures, and a cl
              !ContainsSubstring("pooled") &&
                  ContainsSubstring("\nno ACC, no activity and no climatology beside the scores: --climatology "));
   const std::string with_means = scored("--climatology " + means);
-  CHECK_THAT(with_means, ContainsSubstring("persistence  climatology         MAE") && ContainsSubstring("pooled") &&
-                             ContainsSubstring("\nno damped persistence beside the scores: --train-range "));
+  CHECK_THAT(with_means,
+             ContainsSubstring("persistence  climatology         MAE        bias      ACC   pooled  activity\n") &&
+                 ContainsSubstring("\nno damped persistence beside the scores: --train-range "));
   CHECK(columns_end_below_their_heads(alone));
   CHECK(columns_end_below_their_heads(with_means));
   CHECK(here.json("s.json")["climatology"] == means);

@@ -481,6 +481,16 @@ TEST_CASE("constants: a plane is cropped, has its moments by area, and must not 
     other.file.close();
   }
   CHECK_THROWS_WITH(refused(std::string(folder / "turned.nc") + ":z"), ContainsSubstring("that are not those of"));
+  {  // rows from south to north
+    TestFile other(folder / "up.nc");
+    other.axis("latitude", {-30, 0, 30, 60}, "degrees_north");
+    other.axis("longitude", {0, 120, 240}, "degrees_east");
+    other.variable("z", {"latitude", "longitude"},
+                   [](std::map<std::string, int>& at) { return 10 * at["latitude"] + at["longitude"]; });
+    other.file.close();
+  }
+  CHECK(read_constants({{"z", std::string(folder / "up.nc") + ":z"}}, series)[0].values ==
+        std::vector<float>{30, 31, 32, 20, 21, 22});
   const FieldSeries narrow({.paths = {path}, .channels = {"sp"}, .choose = true, .height = 3, .width = 2});
   CHECK(read_constants({{"z", path + ":z"}}, narrow)[0].values == std::vector<float>{0, 1, 10, 11, 20, 21});
 }

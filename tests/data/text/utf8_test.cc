@@ -40,6 +40,15 @@ TEST_CASE("utf8: bytes that are not valid are found, and replaced as Python does
                           {"\xf4\x90\x80\x80", 0, 4},
                           {"\xf5\x80", 0, 2},
                           {"\xe2\x28\xa1", 0, 2},
+                          // The first and last bytes that may come second.
+                          {"\xe0\xa0", 0, 1},
+                          {"\xe0\x9f", 0, 2},
+                          {"\xed\x9f", 0, 1},
+                          {"\xed\xa0", 0, 2},
+                          {"\xf0\x90\x80", 0, 1},
+                          {"\xf0\x8f\x80", 0, 3},
+                          {"\xf4\x8f\xbf", 0, 1},
+                          {"\xf4\x90\x80", 0, 3},
                           {"é\xe9 é", 2, 1}}) {
     INFO("bytes: " << Catch::Detail::stringify(bad.bytes));
     CHECK(first_invalid_byte(bad.bytes) == bad.place);

@@ -340,6 +340,11 @@ TEST_CASE("lead times of validations are steps of the model, whose time step the
   CHECK(forecast_of(config).split.dt == 2);
   CHECK(opened->sentences().at(0) == "lead_time 12h: dt 2");
   CHECK(opened->train().samples() == 4);
+  const FieldFolder hourly({6, 1, 4, 8}, {0, 1, 2, 3, 4, 5}), half_hourly({6, 1, 4, 8}, {0, 0.5, 1, 1.5, 2, 2.5});
+  CHECK(refusal(hourly, {"dt=2", R"(valid_leads=["4h"])"}).empty());
+  CHECK(refusal(half_hourly, {"dt=2", R"(valid_leads=["90min"])"}) ==
+        "config key valid_leads has 90min, which is 3 steps of " + half_hourly.file("valid") +
+            ", but a step of the model is dt = 2 of them");
 }
 
 std::vector<double> six_hourly(std::int64_t steps) {

@@ -517,6 +517,9 @@ TEST_CASE("text data: the sets of a split, of paths of their own, of a blend, an
   CHECK(lacking.notes == std::vector<std::string>{"there is no test set: split 98,1,1 gives it no whole sample"});
   options.seq_length = 9;
   CHECK(sets()[2] != nullptr);
+  options.data_path = {"1", a, "1", write("few", 50, "1")};  // one of them has no test documents
+  options.samples = {5, 0, 1};
+  CHECK(sets()[2] == nullptr);
   const std::string unknown = write("unknown", 20, "");
   options.paths = {{{unknown}, {a}, {}}};
   options.data_path = {};

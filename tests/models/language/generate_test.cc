@@ -7,6 +7,7 @@
 #include <memory>
 #include <tuple>
 
+#include "kernels/common/rng.h"
 #include "models/gpt/recipe.h"
 #include "models/key_value_cache.h"
 #include "tests/harness/error_of.h"
@@ -49,6 +50,18 @@ TEST_CASE("generate: tokens are drawn by their probabilities, of those that top_
   check_near(frequencies(logits, {.top_p = 0}), {0, 1, 0, 0});
   check_near(frequencies(logits, {.greedy = true}), {0, 1, 0, 0});
   CHECK(next_token(std::vector<double>{1, 2, 2}, {.greedy = true}, 0, 0) == 1);  // the first of a tie
+}
+
+TEST_CASE("generate: a token is drawn by 53 bits of its prompt and its position") {
+  const std::vector<double> even(1 << 20);  // of as many tokens, in their order
+  for (std::int64_t prompt = 0; prompt < 2; ++prompt)
+    for (std::int64_t position = 0; position < 5; ++position) {
+      const auto word = [&](std::int64_t i) {
+        return random_bits(9, static_cast<std::uint64_t>(prompt), static_cast<std::uint64_t>(i));
+      };
+      // Two words each, the first one above the second one.
+      CHECK(next_token(even, {.seed = 9}, prompt, position) == static_cast<std::int32_t>(word(2 * position) >> 12));
+    }
 }
 
 TEST_CASE("generate: logits that are no numbers are refused") {

@@ -74,7 +74,7 @@ TEST_CASE("preprocess: the texts of JSON lines, in their order, with an end each
   corpus.input(
       "{\"text\": \"one\", \"id\": 1}\n\n  {\"meta\": {\"text\": \"not this\", \"a\": [1, {\"text\": 2}]}, \"text\": "
       "\"tw\\u00f6\\n\"}\r\n"
-      "{\"text\": \"\"}\n{\"text\": \"\\ud83d\\ude00\"}");
+      "{\"text\": \"\", \"meta\": {\"text\": \"nor this\"}}\n{\"text\": \"\\ud83d\\ude00\"}");
   const PreprocessReport report = corpus.run();
   CHECK(corpus.documents() == Texts{"one", "twö\n", "\U0001f600"});
   REQUIRE(report.files.size() == 1);

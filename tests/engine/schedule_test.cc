@@ -191,6 +191,8 @@ TEST_CASE("schedule: Megatron-LM's by samples, whose warmup may be a fraction of
   CHECK_THROWS_WITH(
       refusal(),
       "config key wsd_samples must be at most the samples between warmup_samples and decay_samples, not 900");
+  options.warmup_samples = 100;  // then 900 are all that follow
+  CHECK_NOTHROW(refusal());
   options.wsd_samples = 1;
   options.warmup_samples = 1000;
   CHECK_THROWS_WITH(refusal(), "config key warmup_samples must be below decay_samples (1000), not 1000");

@@ -51,6 +51,7 @@ TEST_CASE("text windows: an epoch of training has windows of T + 1 tokens, each 
     offsets.insert(tokens_of(set, {.sample = 0, .epoch = 0, .seed = seed}, kLength)[0]);
   CHECK(offsets.size() > 1);  // of every run its own
   CHECK(testing::error_of([&] { tokens_of(set, {.sample = 8}, kLength); }) == "a text: window 8 of 8 is asked for");
+  CHECK(TrainingWindows(counted(10), 5).samples() == 1);
   CHECK(testing::error_of([] { TrainingWindows(counted(9), 5); }) ==
         "a text: a text of 9 tokens is too short to train on windows of 5; it needs twice as many");
 }

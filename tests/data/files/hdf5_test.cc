@@ -539,20 +539,34 @@ TEST_CASE("trial: a task has two GiB more than its process, and nobody hears it"
   CHECK_FALSE(limit_of(RLIMIT_CORE, 0));
 }
 
+namespace {
+
+// A file whose dataset 'channel' has values of this type, which is closed; no extents: a single value.
+void write_channel(const std::string& path, hid_t type, const std::vector<hsize_t>& extents, const char* values) {
+  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+  const hid_t space = H5Screate_simple(static_cast<int>(extents.size()), extents.data(), nullptr);
+  const hid_t channel = H5Dcreate2(file, "channel", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+  CHECK(H5Dwrite(channel, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, values) >= 0);
+  H5Dclose(channel);
+  H5Sclose(space);
+  H5Tclose(type);
+  H5Fclose(file);
+}
+
+// Of texts of so many bytes.
+hid_t text_type(std::size_t bytes) {
+  const hid_t type = H5Tcopy(H5T_C_S1);
+  H5Tset_size(type, bytes);
+  return type;
+}
+
+}  // namespace
+
 TEST_CASE("hdf5: a table of texts, or a single one, is no list of names") {
   const testing::TemporaryFolder folder;
   const std::string path = folder / "names.h5";
-  const std::array<hsize_t, 2> extents{1, 2};
-  for (const int dimensions : {0, 2}) {
-    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    const hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate_simple(dimensions, extents.data(), nullptr);
-    H5Tset_size(type, 3);
-    const hid_t names = H5Dcreate2(file, "channel", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    CHECK(H5Dwrite(names, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, "u10t2m") >= 0);
-    H5Dclose(names);
-    H5Sclose(space);
-    H5Tclose(type);
-    H5Fclose(file);
+  for (const std::vector<hsize_t>& extents : {std::vector<hsize_t>{}, {1, 2}}) {
+    write_channel(path, text_type(3), extents, "u10t2m");
     CHECK_THROWS_WITH(hdf5::File::open(path).strings("channel"),
                       path + ": the dataset 'channel' holds text; expected a list of names");
   }
@@ -561,14 +575,7 @@ TEST_CASE("hdf5: a table of texts, or a single one, is no list of names") {
 TEST_CASE("hdf5: values of a type that is neither a number nor a text are refused as that") {
   const testing::TemporaryFolder folder;
   const std::string path = folder / "names.h5";
-  const hsize_t count = 2;
-  const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-  const hid_t type = H5Tcreate(H5T_OPAQUE, 3), space = H5Screate_simple(1, &count, nullptr);
-  const hid_t names = H5Dcreate2(file, "channel", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-  H5Dclose(names);
-  H5Sclose(space);
-  H5Tclose(type);
-  H5Fclose(file);
+  write_channel(path, H5Tcreate(H5T_OPAQUE, 3), {2}, "u10t2m");
   CHECK_THROWS_WITH(hdf5::File::open(path).strings("channel"),
                     path + ": the dataset 'channel' holds compound or other; expected a list of names");
 }
@@ -579,17 +586,9 @@ TEST_CASE("hdf5: names end where their text does, however a file fills them up")
                                       std::pair(H5T_STR_NULLPAD, std::string("t2m\0\0u10\0\0", 10)),
                                       std::pair(H5T_STR_NULLTERM, std::string("t2m\0xu10\0x", 10))}) {
     const std::string path = folder / "names.h5";
-    const hsize_t count = 2;
-    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
-    const hid_t type = H5Tcopy(H5T_C_S1), space = H5Screate_simple(1, &count, nullptr);
-    H5Tset_size(type, 5);
+    const hid_t type = text_type(5);
     H5Tset_strpad(type, filled);
-    const hid_t names = H5Dcreate2(file, "channel", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
-    CHECK(H5Dwrite(names, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()) >= 0);
-    H5Dclose(names);
-    H5Sclose(space);
-    H5Tclose(type);
-    H5Fclose(file);
+    write_channel(path, type, {2}, bytes.data());
     CHECK(hdf5::File::open(path).strings("channel") == std::vector<std::string>{"t2m", "u10"});
   }
 }

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -270,6 +271,30 @@ TEST_CASE("convert: a file that is there is kept only if it is the same") {
     write_source(folder / "a.h5", {.hours = hours_from(0, 5), .units = {"m/s", "degC", "Pa"}});
     other("its channels or units");
   }
+  SECTION("values of a step in the middle") {
+    write_source(folder / "a.h5", {.hours = hours_from(0, 5), .holes = {{36 * 2 + 35, 0.5F}}});
+    other("its values at step 2");
+  }
+  SECTION("steps") {
+    write_source(folder / "a.h5", {.hours = hours_from(0, 4)});
+    other("its steps, channels or points");
+  }
+  SECTION("latitudes, or longitudes") {
+    for (const bool is_latitude : {true, false}) {
+      auto file = hdf5::File::create((folder / "a.h5").string());
+      file.write("fields", testing::FieldsShape{5, 2, 3, 4}, std::span<const float>(std::vector<float>(120)));
+      file.write("channel", std::vector<std::string>{"t2m", "sp"});
+      file.write("units", std::vector<std::string>{"K", "Pa"});
+      file.write("lat", std::array<std::int64_t, 1>{3},
+                 std::span<const double>(std::vector<double>{45.5, is_latitude ? 11.0 : 10.0, -45.5}));
+      file.write("lon", std::array<std::int64_t, 1>{4},
+                 std::span<const double>(std::vector<double>{0, 90, is_latitude ? 180.0 : 181.0, 270}));
+      file.write("time", std::array<std::int64_t, 1>{5}, std::span<const double>(hours_from(0, 5)));
+      file.write_attribute("time", "units", "hours since 2001-01-01 00:00:00");
+      file.close();
+      other("its points");
+    }
+  }
   SECTION("channels") {
     CHECK_THAT(convert_refusal({.sources = options.sources, .out = options.out, .channels = {"sp", "t2m"}}),
                ContainsSubstring("is there already, and its channels or units are not"));
@@ -370,4 +395,139 @@ TEST_CASE("convert: what is joined, and what is left out of it, is told before i
   CHECK(step_of(made, 0)[12] == testing::field_value(0, 1, 0, 0, 0));  // t2m its second
   CHECK(convert_refusal({.sources = options.sources, .channels = {"t2m"}}) == "data convert needs a folder: --out");
   CHECK(convert_refusal({.sources = options.sources, .out = options.out}) == "data convert needs channels: --channels");
+}
+
+TEST_CASE("convert: the files of constants are sources as those of fields are, each with its own values and unit") {
+  const TemporaryFolder folder;
+  write_source(folder / "a.h5", {.hours = hours_from(0, 8)});
+  write_height(folder / "first.nc", 100);
+  write_height(folder / "second.nc", -7);
+  const std::string first = folder / "first.nc", second = folder / "second.nc";
+  ConvertOptions options{.sources = {folder / "a.h5"},
+                         .out = folder / "out",
+                         .channels = {"b=" + second + ":z", "t2m", "a=" + first + ":z"},
+                         .threads = 1};
+  convert(options);
+  const FieldSeries made({.paths = {options.out}});
+  CHECK(made.labels().units == std::vector<std::string>{"m2 s-2", "K", "m2 s-2"});
+  CHECK(step_of(made, 7)[1] == -6);
+  CHECK(step_of(made, 7)[24 + 1] == 101);
+
+  // A hole stops the work; then another file of a constant is another source.
+  options.out = folder / "other";
+  write_source(folder / "a.h5", {.hours = hours_from(0, 8), .holes = {{36 * 7 + 12, kNaN}}});
+  CHECK_THAT(convert_refusal(options), ContainsSubstring("step 7, channel t2m holds NaN"));
+  write_height(folder / "first.nc", 200);
+  CHECK_THAT(convert_refusal(options), ContainsSubstring(": its file was begun with other sources; "));
+
+  // Neither constant is overwritten.
+  for (const std::string& constant : {first, second}) {
+    INFO(constant);
+    fs::create_directories(folder / "place");
+    fs::rename(constant, folder / "place/2001.h5");
+    ConvertOptions over = options;
+    over.out = folder / "place";
+    for (std::string& channel : over.channels)
+      if (const std::size_t at = channel.find(constant); at != std::string::npos)
+        channel.replace(at, constant.size(), folder / "place/2001.h5");
+    CHECK(convert_refusal(over) ==
+          (folder / "place/2001.h5").string() + " is a source, and would be written; choose another --out");
+    fs::rename(folder / "place/2001.h5", constant);
+  }
+}
+
+TEST_CASE("convert: sizes are in the largest unit of which there is one, and one of a thing is no plural") {
+  const TemporaryFolder folder;
+  const std::string source = folder / "a.h5";
+  const auto plan = [&](const testing::FieldsShape& shape) {
+    testing::write_labelled_fields(source, shape,
+                                   {.names = {"t2m"}, .hours = hours_from(0, static_cast<int>(shape[0]))},
+                                   std::vector<float>(static_cast<std::size_t>(shape[0] * shape[2] * shape[3])));
+    fs::remove_all(folder / "out");
+    return convert({.sources = {source}, .out = folder / "out", .channels = {"t2m"}}).front();
+  };
+  CHECK(plan({1, 1, 1, 1}) == "to write: 4 bytes, 1 step of 1 channel on 1 x 1 in 1 file");
+  CHECK(plan({3, 1, 3, 83}) == "to write: 2.99 kB, 3 steps of 1 channel on 3 x 83 in 1 file");
+  CHECK(plan({1, 1, 3, 83}) == "to write: 996 bytes, 1 step of 1 channel on 3 x 83 in 1 file");
+  CHECK(plan({2, 1, 5, 25}) == "to write: 1 kB, 2 steps of 1 channel on 5 x 25 in 1 file");
+  CHECK(plan({1, 1, 500, 500}) == "to write: 1 MB, 1 step of 1 channel on 500 x 500 in 1 file");
+}
+
+TEST_CASE("convert: a disk without room for all files is met before any is written") {
+  const TemporaryFolder folder;
+  const std::string source = folder / "a.h5";
+  const auto free = static_cast<std::int64_t>(fs::space(folder.path()).available);
+  const std::int64_t side = 4096, steps = free / (side * side * 4) + 1;  // as the disk lacks
+  auto file = hdf5::File::create(source);
+  file.reserve("fields", std::array<std::int64_t, 4>{steps, 1, side, side}, hdf5::Room::when_written);
+  file.write("channel", std::vector<std::string>{"t2m"});
+  std::vector<double> hours(static_cast<std::size_t>(steps));
+  std::iota(hours.begin(), hours.end(), 0);
+  file.write("time", std::array<std::int64_t, 1>{steps}, std::span<const double>(hours));
+  file.write_attribute("time", "units", "hours since 2001-01-01 00:00:00");
+  file.close();
+  const std::string out = folder / "out";
+  const std::string refusal = convert_refusal({.sources = {source}, .out = out, .channels = {"t2m"}});
+  CHECK_THAT(refusal, ContainsSubstring(out + " needs ") && ContainsSubstring(", and its disk has "));
+  CHECK(files_in(out).empty());
+}
+
+TEST_CASE("convert: steps reach the disk after so many bytes, or a sixteenth of a file, and at least one a thread") {
+  const TemporaryFolder folder;
+  const std::string source = folder / "a.h5";
+  write_source(source, {.hours = hours_from(0, 64), .holes = {{36 * 47 + 12, kNaN}}});
+  const auto kept = [&](std::int64_t flush_bytes, int threads) {
+    ConvertOptions options{.sources = {source}, .out = folder / "out", .channels = {"t2m"}, .threads = threads};
+    options.flush_bytes = flush_bytes;
+    fs::remove_all(options.out);
+    CHECK_THAT(convert_refusal(options), ContainsSubstring("step 47, channel t2m holds NaN"));
+    options.allow_missing = true;
+    return convert(options).back();
+  };
+  constexpr std::int64_t kStep = 12 * 4;  // bytes
+  const auto had = [](int steps) {
+    return ContainsSubstring(concat("64 steps, ", steps, " of them from the run before, in "));
+  };
+  CHECK_THAT(kept(0, 1), had(47));
+  CHECK_THAT(kept(2 * kStep, 1), had(46));
+  CHECK_THAT(kept(3 * kStep, 1), had(45));
+  CHECK_THAT(kept(1000 * kStep, 1), had(44));  // four are a sixteenth
+  CHECK_THAT(kept(0, 5), had(45));
+}
+
+TEST_CASE(
+    "convert: unfinished work of other steps, of other places of constants, or of another track is not gone on with") {
+  const TemporaryFolder folder;
+  write_source(folder / "t.h5", {.names = {"t2m"}, .hours = hours_from(0, 40), .units = {"K"}});
+  const auto write_wind = [&](float tag) {
+    write_source(
+        folder / "u.h5",
+        {.names = {"u10"}, .hours = hours_from(0, 40), .tag = tag, .units = {"m/s"}, .holes = {{12 * 10, kNaN}}});
+  };
+  write_wind(0);
+  write_height(folder / "a.nc", 1);
+  write_height(folder / "b.nc", 2);
+  const std::string a = (folder / "a.nc").string() + ":z", b = (folder / "b.nc").string() + ":z";
+  ConvertOptions options{.sources = {folder / "t.h5", folder / "u.h5"},
+                         .out = folder / "out",
+                         .channels = {"t2m", "u10", "a=" + a, "b=" + b},
+                         .split = {"2001-01-06"},
+                         .threads = 1};
+  const auto stopped = [&] { return ContainsSubstring("step 10, channel u10 holds NaN"); };
+  CHECK_THAT(convert_refusal(options), stopped());
+  CHECK_THAT(convert_refusal(options), stopped());
+  const std::string journal = (folder / "out/train/.2001.h5.done").string();
+  const auto begun_with_other = [&](const std::string& what) {
+    return journal + ": its file was begun with other " + what +
+           "; go on with the same ones, or remove it to begin anew";
+  };
+  options.split = {"2001-01-07"};  // more steps of the same sources
+  CHECK(convert_refusal(options) == begun_with_other("steps"));
+  options.split = {"2001-01-06"};
+  options.channels = {"t2m", "u10", "a=" + b, "b=" + a};
+  CHECK(convert_refusal(options) == begun_with_other("channels"));
+  options.channels = {"t2m", "u10", "a=" + a, "b=" + b};
+  CHECK_THAT(convert_refusal(options), stopped());
+  write_wind(1);
+  CHECK(convert_refusal(options) == begun_with_other("sources"));
 }

@@ -367,3 +367,95 @@ TEST_CASE("data info: folders of three sets, times between files, fill values, a
                                      "be in Pa, which the variable of this name has: write its unit into the files\n"
                                      "  time means: 2 x 2 x 2 or larger\n"));
 }
+
+TEST_CASE("labels: which list of units is believed, what blanks and words for none mean, and one unit of one channel") {
+  const testing::TemporaryFolder folder;
+  using Units = std::vector<std::string>;
+  const auto with = [&](const auto& more) { return units_of(file_with(folder, more)); };
+  CHECK(with([](hdf5::File& f) {
+          f.write("channel_units", Units{"Pa", "Pa"});
+          f.write("units", Units{"K", "m"});
+          f.write_attribute("fields", "units", Units{"s", "s"});
+        }) == Units{"K", "m"});
+  CHECK(with([](hdf5::File& f) {
+          f.write("channel", kNames);
+          f.write_attribute("channel", "units", Units{"s", "s"});
+          f.write_attribute("fields", "units", Units{"K", "m"});
+        }) == Units{"K", "m"});
+  CHECK(with([](hdf5::File& f) { f.write_attribute("fields", "units", "  K ,m s**-1  "); }) == Units{"K", "m s**-1"});
+  CHECK(with([](hdf5::File& f) { f.write_attribute("fields", "units", ", K"); }) == Units{"", "K"});
+  CHECK(with([](hdf5::File& f) { f.write("units", Units{"n/a", "K"}); }) == Units{"", "K"});
+  CHECK(with([](hdf5::File& f) { f.write("units", Units{"none", "K"}); }) == Units{"", "K"});
+  CHECK(with([](hdf5::File& f) { f.write("units", Units{"None", "K"}); }) == Units{"None", "K"});
+  CHECK(labels_refusal({file_with(folder, [](hdf5::File& f) { f.write_attribute("fields", "units", "K, m, s"); })}) ==
+        std::string(folder / "2001.h5") + ": 'units of fields' has 3 entries, 'fields' has shape (4, 2, 2, 2)");
+
+  // Of one channel the unit of `channel` is its own.
+  const std::string path = folder / "one.h5";
+  auto file = hdf5::File::create(path);
+  const FieldsShape one{2, 1, 1, 2};
+  file.write("fields", one, std::span<const float>(testing::field_values(one)));
+  file.write("channel", Units{"t2m"});
+  file.write_attribute("channel", "units", "K");
+  file.close();
+  CHECK(units_of(path) == Units{"K"});
+}
+
+TEST_CASE("labels: lists and axes beside the fields have their lengths, and no NaN") {
+  const testing::TemporaryFolder folder;
+  const auto refusal = [&](const auto& more) {
+    const std::string path = file_with(folder, more), text = labels_refusal({path});
+    return text.starts_with(path + ": ") ? text.substr(path.size() + 2) : text;
+  };
+  const auto axis = [](const char* name, std::vector<double> values) {
+    return [name, values = std::move(values)](hdf5::File& f) {
+      f.write(name, std::array{std::ssize(values)}, std::span<const double>(values));
+      if (std::string(name) == "time") f.write_attribute("time", "units", "hours since 2001-01-01");
+    };
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinite = std::numeric_limits<double>::infinity();
+  CHECK(refusal([](hdf5::File& f) { f.write("channel", std::vector<std::string>{"a"}); }) ==
+        "'channel' has 1 names, 'fields' has shape (4, 2, 2, 2)");
+  CHECK(refusal(axis("time", {0, 6, 12})) == "'time' has 3 values, 'fields' has shape (4, 2, 2, 2)");
+  CHECK(refusal(axis("latitude", {1, 2, 3})) == "'latitude' has 3 values, 'fields' has shape (4, 2, 2, 2)");
+  CHECK(refusal(axis("lon", {1})) == "'lon' has 1 values, 'fields' has shape (4, 2, 2, 2)");
+  CHECK(refusal(axis("time", {0, 6, nan, 18})) == "'time' holds NaN");
+  CHECK(refusal(axis("lat", {0, nan})) == "'lat' holds NaN");
+  CHECK(refusal(axis("longitude", {infinite, 0})) == "'longitude' holds NaN");
+  CHECK(refusal(axis("longitude", {400, -400})) == "accepted");
+  CHECK(refusal([](hdf5::File& f) {  // the short name is believed
+          f.write("lat", std::array<std::int64_t, 1>{2}, std::span<const double>(std::vector<double>{50, 40}));
+          f.write("latitude", std::array<std::int64_t, 1>{3}, std::span<const double>(std::vector<double>{1, 2, 3}));
+        }) == "accepted");
+}
+
+TEST_CASE("data info: three holes are all told, and fill values of every file, each once, from the least") {
+  const testing::TemporaryFolder folder;
+  write_labelled_fields(folder / "a.h5", {5, 1, 1, 1}, {.names = {"t2m"}, .hours = {0, 6, 24, 48, 72}});
+  CHECK_THAT(describe_data(folder / "a.h5"), ContainsSubstring("  time step: 24 hours\n") &&
+                                                 ContainsSubstring("  holes in time: a.h5 after step 0, 1\n"));
+  write_labelled_fields(folder / "a.h5", {8, 1, 1, 1}, {.names = {"t2m"}, .hours = {0, 1, 2, 4, 5, 8, 9, 12}});
+  CHECK_THAT(describe_data(folder / "a.h5"), ContainsSubstring("  holes in time: a.h5 after step 2, 4, 6\n"));
+  const auto write = [&](const char* name, double first, double fill, double missing) {
+    auto file = hdf5::File::create((folder / name).string());
+    const FieldsShape shape{2, 1, 1, 1};
+    file.write("fields", shape, std::span<const float>(std::vector<float>{1, 2}));
+    file.write("time", std::array<std::int64_t, 1>{2}, std::span<const double>(std::vector<double>{first, first + 6}));
+    file.write_attribute("time", "units", "hours since 2001-01-01");
+    file.write_attribute("fields", "_FillValue", fill);
+    file.write_attribute("fields", "missing_value", missing);
+    file.close();
+  };
+  std::filesystem::remove(folder / "a.h5");
+  write("b.h5", 0, 7, 1e20);  // no field has the second one
+  write("c.h5", 12, -9999, 7);
+  CHECK_THAT(describe_data(folder.path().string()), ContainsSubstring("\n  fill values: -9999, 7\n"));
+  // Exactly three gaps between files.
+  for (int file = 0; file < 4; ++file)
+    write_labelled_fields(folder / ("d" + std::to_string(file) + ".h5"), {2, 1, 1, 1},
+                          {.hours = {48.0 * file, 48.0 * file + 6}});
+  for (const char* name : {"b.h5", "c.h5"}) std::filesystem::remove(folder / name);
+  CHECK_THAT(describe_data(folder.path().string()),
+             ContainsSubstring("d2.h5 ends at 2001-01-05T06:00, d3.h5 begins at 2001-01-07T00:00\n") &&
+                 !ContainsSubstring("more between files") && !ContainsSubstring("fill values"));
+}

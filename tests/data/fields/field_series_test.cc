@@ -341,6 +341,9 @@ TEST_CASE("dataset: a year is a name of four digits, and as many steps as a year
   };
   for (const std::int64_t steps : {365, 366, 4 * 365, 4 * 366, 8 * 366, 24 * 365}) CHECK(tells("2012.h5", steps));
   CHECK(tells("era_2011.h5", 365));
+  for (const char* name : {"1850.h5", "2100.h5"}) CHECK(tells(name, 365));
+  CHECK_FALSE(tells("1849.h5", 365));
+  CHECK_FALSE(tells("2100.h5", 366));  // no leap year
   CHECK_FALSE(tells("2011.h5", 366));  // no leap year
   for (const std::int64_t steps : {1, 364, 701, 744}) CHECK_FALSE(tells("2012.h5", steps));
   for (const char* name : {"201810.h5", "1810.h5", "2101.h5", "storm.h5", "365.h5"}) CHECK_FALSE(tells(name, 365));
@@ -378,6 +381,52 @@ TEST_CASE("dataset: fill values are holes, as NaN is") {
   CHECK(written(9.96921e36F, nullptr, 0) == where + "9.96921e+36, which is beyond 1e+15: a fill value, and no field's");
   CHECK(written(-9999, nullptr, 0) == "read");
   CHECK(written(9e14F, nullptr, 0) == "read");
+  CHECK(written(-1e15F, nullptr, 0) == "read");
+  CHECK(written(-1.0001e15F, nullptr, 0) == where + "-1.0001e+15, which is beyond 1e+15: a fill value, and no field's");
+}
+
+TEST_CASE("dataset: where points may be missing fill values are NaN, and infinities are refused all the same") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "2001.h5";
+  auto file = hdf5::File::create(path);
+  const float infinite = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  file.write(
+      "fields", FieldsShape{3, 2, 1, 3},
+      std::span<const float>(std::vector<float>{1, -9, nan, 4, 5, 6, 1e20F, 2, 3, 4, 5, -9, 1, infinite, 3, 4, 5, 6}));
+  file.write("channel", std::vector<std::string>{"sst", "t2m"});
+  file.write_attribute("fields", "_FillValue", -9.0);
+  file.close();
+  const FieldSeries series({.paths = {path}, .missing = {"sst"}});
+  std::vector<float> out(6);
+  series.read_step(0, out.data());
+  CHECK(out[0] == 1);
+  CHECK(std::isnan(out[1]));
+  CHECK(std::isnan(out[2]));
+  CHECK(out[5] == 6);
+  CHECK_THROWS_WITH(series.read_step(1, out.data()),
+                    path + ": step 1, channel t2m holds -9, which 'fields' calls its fill value: a hole");
+  CHECK(std::isnan(out[0]));
+  CHECK_THROWS_WITH(series.read_step(2, out.data()), path + ": step 2, channel sst holds an infinity");
+}
+
+TEST_CASE("dataset: fields without a value, and larger ones than any file has, are refused by their shape") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "2001.h5";
+  const auto refusal = [&](const FieldsShape& shape) {
+    auto file = hdf5::File::create(path);
+    file.reserve("fields", shape, hdf5::Room::when_written);
+    file.close();
+    return series_refusal({.paths = {path}});
+  };
+  CHECK(refusal({3, 0, 2, 2}) == path + ": 'fields' is empty, its shape is (3, 0, 2, 2)");
+  const std::string most = "; at most (16777216, 65536, 1048576, 1048576) is read";
+  CHECK(refusal({1, 65537, 1, 1}) == path + ": 'fields' has shape (1, 65537, 1, 1)" + most);
+  CHECK(refusal({1, 1, 1048577, 1}) == path + ": 'fields' has shape (1, 1, 1048577, 1)" + most);
+  CHECK(refusal({16777217, 1, 1, 1}) == path + ": 'fields' has shape (16777217, 1, 1, 1)" + most);
+  CHECK(refusal({1, 65536, 1, 1}) == "accepted");
+  CHECK_THAT(refusal({1, 65536, 1 << 20, 1 << 16}),
+             ContainsSubstring(path + ": a step of 65536 x 1048576 x 65536 values is larger than the memory of this "
+                                      "machine"));
 }
 
 TEST_CASE("dataset: fields in fp64 are read as fp32") {
@@ -623,11 +672,18 @@ TEST_CASE("dataset: every fact of a file is told to other processes") {
                          .longitudes = {0, 1.5, 3},
                          .time = TimeFacts{{0, 6.25}, "hours since 1900-01-01", "standard", true},
                          .fill_values = {-999, 1e20F},
-                         .left_out = {"soil has 4 entries on its axis 'depth'"}};
+                         .left_out = {"soil has 4 entries on its axis 'depth'"},
+                         .has_expver = true};
   CHECK(facts_from_json(to_json(facts)) == facts);
   FieldFacts timeless = facts;
   timeless.time.reset();
+  timeless.has_expver = false;
   CHECK(facts_from_json(to_json(timeless)) == timeless);
+  FieldFacts other = facts;
+  other.time->single_precision = false;
+  other.time->calendar = "gregorian";
+  CHECK(facts_from_json(to_json(other)) == other);
+  CHECK_FALSE(other == facts);
 }
 
 TEST_CASE("dataset: what is asked for in vain is named, with the key that asks") {

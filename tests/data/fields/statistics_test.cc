@@ -331,3 +331,65 @@ TEST_CASE("statistics: differences need a point that is there in both steps of a
                     path + ": channel sst has no point that is there in both steps of a pair");
   CHECK(compute_statistics(series, 2).time_means == std::vector<double>{2.5, 3.5, 3, 6});
 }
+
+TEST_CASE("statistics: of some channels they are read by name, with what is said of each, in the order asked for") {
+  const testing::TemporaryFolder folder;
+  ComputedStatistics made;
+  made.means = {1, 2, 3};
+  made.stds = {4, 5, 6};
+  made.time_means = {10, 11, 20, 21, 30, 31};
+  made.time_diff_stds = {7, 8, 9};
+  made.labels = FieldLabels{{"t2m", "2m_dewpoint_temperature", "tp"}, {"K", "", "m"}, 6, {1, 1, 4}};
+  const std::string stats = folder / "stats", means = stats + "/global_means.npy", stds = stats + "/global_stds.npy",
+                    times = stats + "/time_means.npy", changes = stats + "/time_diff_stds.npy";
+  write_statistics(made, 1, 2, stats);
+  using Names = std::vector<std::string>;
+  const Statistics some = load_statistics(means, stds, Names{"tp", "d2m"});
+  CHECK(some.means == std::vector<double>{3, 2});
+  CHECK(some.stds == std::vector<double>{6, 5});
+  REQUIRE(some.labels);
+  CHECK(some.labels->channel_names == Names{"tp", "d2m"});
+  CHECK(some.labels->units == Names{"m", ""});
+  CHECK(some.labels->step_hours == 6);
+  CHECK(some.labels->summed == std::vector<std::int64_t>{4, 1});
+  CHECK(load_time_means(times, Names{"tp", "t2m"}, 1, 2) == std::vector<double>{30, 31, 10, 11});
+  CHECK(load_time_means(times, Names{"tp", "t2m"}, 1, 1) == std::vector<double>{30, 10});
+  CHECK(load_time_diff_stds(changes, Names{"d2m"}) == std::vector<double>{8});
+  CHECK_THROWS_WITH(load_statistics(means, stds, Names{"t2m", "sst"}), stats + "/stats.json has no channel sst");
+  CHECK_THROWS_WITH(load_time_means(times, Names{"sst"}, 1, 2), stats + "/stats.json has no channel sst");
+  // Without names the channels are as many, and in the same order.
+  made.labels = FieldLabels{{}, {"K", "K", "m"}, 6};
+  write_statistics(made, 1, 2, stats);
+  CHECK(load_statistics(means, stds, Names{"a", "b", "c"}).means == made.means);
+  CHECK_THROWS_WITH(load_statistics(means, stds, Names{"a", "b"}),
+                    means + " has shape (1, 3, 1, 1); expected (1, 2, 1, 1)");
+  CHECK(load_time_means(times, Names{"a", "b", "c"}, 1, 2) == made.time_means);
+  made.time_diff_stds = {7, 0, 9};
+  write_statistics(made, 1, 2, stats);
+  CHECK_THROWS_WITH(load_time_diff_stds(changes, 3),
+                    changes + ": the standard deviation of channel 1 is 0; it must be positive");
+}
+
+TEST_CASE("statistics: sums over steps are those of the steps that have them") {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "2001.h5";
+  testing::write_labelled_fields(path, {5, 2, 1, 1}, {.names = {"t2m", "tp"}, .hours = {0, 6, 12, 30, 36}},
+                                 {1, 10, 2, 20, 3, 40, 4, 80, 6, 160});
+  // Sums of two steps: 30 at step 1, 60 at step 2, 240 at step 4; step 3 follows a hole.
+  const FieldSeries series({.paths = {path}, .sums = {"tp"}, .dt = 2});
+  const ComputedStatistics made = compute_statistics(series, 1, 1 << 20, TimeDifferences::computed);
+  CHECK(made.means[0] == testing::Approx(11.0 / 3).epsilon(1e-14));  // of the same steps
+  CHECK(made.means[1] == testing::Approx(110).epsilon(1e-14));
+  CHECK(made.time_means[1] == testing::Approx(110).epsilon(1e-14));
+  REQUIRE(made.labels);
+  CHECK(made.labels->summed == std::vector<std::int64_t>{1, 2});
+}
+
+TEST_CASE("statistics: a channel that is missing everywhere has none") {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "2001.h5";
+  testing::write_labelled_fields(path, {2, 2, 1, 2}, {.names = {"t2m", "sst"}}, {1, 2, kNan, kNan, 3, 4, kNan, kNan});
+  CHECK_THROWS_WITH(compute_statistics(FieldSeries({.paths = {path}, .missing = {"sst"}})),
+                    path + ": channel sst is missing at every point of every step");
+}

@@ -16,6 +16,7 @@
 #include "data/fields/field_series.h"
 #include "data/fields/packing.h"
 #include "data/fields/preliminary.h"
+#include "data/files/stored_arrays.h"
 #include "kernels/common/check.h"
 #include "tests/harness/data_files.h"
 #include "tests/harness/temporary_folder.h"
@@ -335,6 +336,56 @@ TEST_CASE("variables: the new CDS's files: valid_time, number, and an expver in 
   CHECK(find_preliminary(other).count == 1);
 }
 
+TEST_CASE("variables: a step that has neither final nor preliminary values is none of the two") {
+  const TemporaryFolder folder;
+  TestFile out(folder / "a.nc");
+  out.usual_axes();
+  out.axis("expver", {5, 1}, "");
+  // Step 0 has nothing, step 1 preliminary values in its last row alone, step 2 final ones in the last row alone.
+  out.variable("sst", {"time", "expver", "latitude", "longitude"}, [](std::map<std::string, int>& at) {
+    const bool is_there = at["time"] > 0 && at["latitude"] == 3 && (at["time"] == 1) == (at["expver"] == 0);
+    return is_there ? 7.0 : std::nan("");
+  });
+  out.file.close();
+  const FieldSeries series({.paths = {folder / "a.nc"}, .missing = {"sst"}});
+  const PreliminarySteps found = find_preliminary(series);
+  CHECK(found.count == 1);
+  CHECK(found.first == 1);
+  CHECK(describe(found, series) == "1 of 3 steps are preliminary (expver 5), the first of 2001-01-01T06:00");
+  CHECK(step_of(series, 1)[9] == 7);
+  CHECK(std::isnan(step_of(series, 1)[8]));
+  const FieldSeries one({.paths = {folder / "a.nc"}, .missing = {"sst"}, .range = StepRange{1, 2}});
+  CHECK(describe(find_preliminary(one), one) == "1 of 1 step is preliminary (expver 5), the first of 2001-01-01T06:00");
+}
+
+TEST_CASE("variables: an expver that isobar cannot read leaves it open whether data are preliminary") {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& name, double first, int expver_axes) {
+    TestFile out(folder / name);
+    out.axis("time", {first, first + 6}, "hours since 2001-01-01");
+    out.axis("latitude", {60, 30}, "degrees_north");
+    out.axis("longitude", {0, 120}, "degrees_east");
+    out.variable("t2m", {"time", "latitude", "longitude"}, [](std::map<std::string, int>&) { return 1; });
+    if (expver_axes == 1)
+      out.file.write("expver", std::array<std::int64_t, 1>{2}, std::span<const double>(std::array{1.0, 5.0}));
+    if (expver_axes == 2)
+      out.file.write("expver", std::array<std::int64_t, 2>{2, 1}, std::span<const double>(std::array{1.0, 5.0}));
+    out.file.close();
+    return (folder / name).string();
+  };
+  const std::string first = write("a.nc", 0, 2), second = write("b.nc", 12, 1), third = write("c.nc", 24, 2);
+  const std::string unknown = " an expver whose text isobar does not read: whether its data are preliminary is unknown";
+  const auto told = [&](const std::vector<std::string>& paths) {
+    const FieldSeries series({.paths = paths});
+    return describe(find_preliminary(series), series);
+  };
+  CHECK(told({first}) == first + " has" + unknown);
+  CHECK(told({first, third}) == first + ", " + third + " have" + unknown);
+  CHECK(told({first, second}) ==
+        "1 of 4 steps are preliminary (expver 5), the first of 2001-01-01T18:00; " + first + " has" + unknown);
+  CHECK(told({second}) == "1 of 2 steps are preliminary (expver 5), the first of 2001-01-01T18:00");
+}
+
 TEST_CASE("variables: files that fit nothing are refused in one sentence") {
   const TemporaryFolder folder;
   const auto zero = [](std::map<std::string, int>&) { return 0; };
@@ -576,4 +627,80 @@ TEST_CASE("variables: forecasts that are no sequence, and levels that are not to
               "steps",
               "u10 has 2 entries on its axis 'lead_time', whose times it does not tell",
               "v has an axis 'plev' whose levels the file does not tell"});
+}
+
+TEST_CASE("variables: an axis of another length than its coordinate is refused with both lengths") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.nc";
+  for (const auto& [name, values] :
+       {std::pair("time", 3), std::pair("level", 2), std::pair("latitude", 4), std::pair("longitude", 3)}) {
+    TestFile out(path);
+    out.usual_axes();
+    ++out.extents[name];
+    out.variable("t", {"time", "level", "latitude", "longitude"}, [](std::map<std::string, int>&) { return 1; });
+    out.file.close();
+    CHECK(fields_refusal(path) ==
+          concat(path, ": '", name, "' has ", values, " values, but t has ", values + 1, " on this axis"));
+  }
+}
+
+TEST_CASE("variables: a forecast of one start is a sequence in time, whatever the units of starts and leads") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.nc";
+  const auto times_of = [&](const std::string& of_start, double start, const std::string& of_lead,
+                            const Numbers& leads) {
+    TestFile out(path);
+    out.axis("time", {start}, of_start);
+    out.axis("step", leads, of_lead);
+    out.axis("latitude", {60, 30}, "degrees_north");
+    out.axis("longitude", {0, 120}, "degrees_east");
+    out.variable("t2m", {"time", "step", "latitude", "longitude"},
+                 [](std::map<std::string, int>& at) { return 10 * at["step"] + at["longitude"]; });
+    out.file.close();
+    const FieldSeries series({.paths = {path}});
+    CHECK(series.steps() == std::ssize(leads));
+    CHECK(step_of(series, series.steps() - 1)[1] == static_cast<float>(10 * (series.steps() - 1) + 1));
+    Names times;
+    for (std::int64_t step = 0; step < series.steps(); ++step) times.push_back(series.time_of(step).iso());
+    return times;
+  };
+  CHECK(times_of("hours since 2001-01-01", 24, "hours", {6, 12}) == Names{"2001-01-02T06:00", "2001-01-02T12:00"});
+  CHECK(times_of("days since 2001-01-01", 1, "minutes", {90, 180, 270}) ==
+        Names{"2001-01-02T01:30", "2001-01-02T03:00", "2001-01-02T04:30"});
+  CHECK(times_of("hours since 2001-01-01", 0, "days", {1, 2}) == Names{"2001-01-02T00:00", "2001-01-03T00:00"});
+  CHECK(times_of("seconds since 2001-01-01", 3600, "s", {0, 1800}) == Names{"2001-01-01T01:00", "2001-01-01T01:30"});
+  CHECK(times_of("hours since 2001-01-01", 0, "ns", {3.6e12, 7.2e12}) == Names{"2001-01-01T01:00", "2001-01-01T02:00"});
+}
+
+TEST_CASE("variables: of planes by two axes both are told, and one whose values nobody tells is refused") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "a.nc";
+  const auto one = [](std::map<std::string, int>&) { return 1; };
+  {
+    TestFile out(path);
+    out.usual_axes();
+    out.axis("prediction_timedelta", {6, 12}, "hours");
+    out.variable("t2m", {"time", "prediction_timedelta", "latitude", "longitude"}, one);
+    out.file.close();
+  }
+  const OpenedPlanes planes = open_variable_planes(open_stored_arrays(path), FieldPlan::forecasts, nullptr);
+  CHECK(planes.outer.name == "time");
+  CHECK(planes.outer.values.units == "hours since 2001-01-01");
+  CHECK(planes.outer.values.values == Numbers{0, 6, 12});
+  CHECK_FALSE(planes.outer.values.single_precision);
+  CHECK(planes.inner.name == "prediction_timedelta");
+  CHECK(planes.inner.values.values == Numbers{6, 12});
+  {
+    TestFile out(path);
+    out.usual_axes();
+    out.file.write("prediction_timedelta", Names{"soon", "late"});
+    out.extents["prediction_timedelta"] = 2;
+    out.variable("t2m", {"time", "prediction_timedelta", "latitude", "longitude"}, one);
+    out.file.close();
+  }
+  CHECK_THROWS_WITH(open_variable_planes(open_stored_arrays(path), FieldPlan::forecasts, nullptr),
+                    path + ": the axis 'prediction_timedelta' of t2m has no coordinate that tells its values");
+  CHECK_THROWS_WITH(open_variable_planes(open_stored_arrays(path), FieldPlan::climatology, nullptr),
+                    ContainsSubstring(path + " has no variable on days (dayofyear, calendar_day), latitude and "
+                                             "longitude; it holds "));
 }

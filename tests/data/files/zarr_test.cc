@@ -347,6 +347,26 @@ TEST_CASE("zarr: a fill value is a number, a word or the bits of a float") {
   CHECK(std::isnan(filled_with("\"0x7fc00000\"")));
 }
 
+TEST_CASE("zarr: a fill value has the digits of the numbers that it stands for, and of those that are asked for") {
+  const Folder folder;
+  const auto filled = [&](const std::string& type, const std::string& value) {
+    folder.write("zarr.json", replaced(replaced(version_3("\"bytes\""), "\"uint8\"", '"' + type + '"'),
+                                       "\"fill_value\": 9", "\"fill_value\": " + value));
+    return read(folder, MissingChunk::fill_value);
+  };
+  CHECK(filled("float64", "0.1") == std::vector<double>(12, 0.1));
+  CHECK(filled("float32", "0.1") == std::vector<double>(12, static_cast<double>(0.1F)));
+  CHECK(filled("int32", "16777217") == std::vector<double>(12, 16777217));
+  CHECK(filled("uint32", "4294967295") == std::vector<double>(12, 4294967295.0));
+  CHECK(filled("int64", "-9007199254740991") == std::vector<double>(12, -9007199254740991.0));
+  CHECK(filled("float16", "\"0x3e00\"") == std::vector<double>(12, 1.5));
+  CHECK(filled("float64", "\"0xbff8000000000000\"") == std::vector<double>(12, -1.5));
+  filled("float64", "0.1");
+  std::vector<float> single(12);
+  reader_of(folder, MissingChunk::fill_value)->read(Extents{0, 0}, Extents{3, 4}, single.data());
+  CHECK(single == std::vector<float>(12, 0.1F));
+}
+
 TEST_CASE("zarr: chunks of version 3 are named as their encoding says, with its own separator if none is given") {
   // 4 x 6 values in one chunk, of which the array has 3 x 4.
   const std::string chunk("\x00\x01\x02\x03\xff\xff\x0a\x0b\x0c\x0d\xff\xff\x14\x15\x16\x17", 16);

@@ -286,6 +286,55 @@ TEST_CASE("volumes: a value that is not finite is told with its channel and poin
   CHECK_NOTHROW(box_of(*pair.input, {4, 0, 0}, {2, 7, 8}));
 }
 
+TEST_CASE("volumes: of several boxes the bad value's box is told, and an infinity by its sign") {
+  const testing::TemporaryFolder folder;
+  const std::string path = (folder / "v.h5").string();
+  std::vector<float> values(3 * 2 * 2 * 3 * 4, 1.0f);  // boxes, channels, depth, height, width
+  values[static_cast<std::size_t>((((1 * 2 + 1) * 2 + 0) * 3 + 2) * 4 + 3)] = -std::numeric_limits<float>::infinity();
+  {
+    hdf5::File file = hdf5::File::create(path);
+    for (const char* name : {"Nbody", "Hydro"}) file.write(name, std::vector<std::int64_t>{3, 2, 2, 3, 4}, values);
+    file.close();
+  }
+  const VolumePair pair = open_volumes(path);
+  CHECK(pair.boxes() == 3);
+  CHECK_NOTHROW(box_of(*pair.target, {0, 0, 0}, {2, 3, 4}, 0));
+  CHECK_NOTHROW(box_of(*pair.target, {0, 0, 0}, {2, 3, 4}, 2));
+  CHECK_NOTHROW(box_of(*pair.target, {1, 0, 0}, {1, 3, 4}, 1));
+  CHECK_THROWS_WITH(box_of(*pair.target, {0, 1, 2}, {2, 2, 2}, 1),
+                    path + ": 'Hydro': the value of channel 1 at point (0, 2, 3) of box 1 is -inf");
+  CHECK_THROWS_WITH(box_of(*pair.input, {0, 0, 0}, {1, 1, 1}, -1), path + ": 'Nbody': box -1 of 3 is asked for");
+  CHECK_THROWS_WITH(box_of(*pair.input, {0, -1, 0}, {1, 2, 1}),
+                    path + ": 'Nbody': points -1 to 0 of axis 1 are asked for, which has 3");
+  CHECK_THROWS_WITH(box_of(*pair.input, {0, 0, 4}, {1, 1, 1}),
+                    path + ": 'Nbody': points 4 to 4 of axis 2 are asked for, which has 4");
+  CHECK_THROWS_WITH(box_of(*pair.input, {1, 0, 0}, {2, 1, 1}),
+                    path + ": 'Nbody': points 1 to 2 of axis 0 are asked for, which has 2");
+}
+
+TEST_CASE("volumes: to predict from, a target is needed by nobody, and taken where it lies beside the input") {
+  const testing::TemporaryFolder folder;
+  const std::string path = (folder / "v.h5").string(), stem = (folder / "w").string();
+  write_hdf5(path);
+  CHECK(open_volumes_to_predict(path).target->shape() == Shape{5, 6, 7, 8});
+  write_hdf5(path, {.target_extent = {6, 7, 9}});
+  CHECK_THROWS_WITH(open_volumes_to_predict(path), ContainsSubstring(" are not of one box"));
+  {
+    hdf5::File file = hdf5::File::create(path);
+    file.write("Nbody", std::vector<std::int64_t>{4, 6, 7, 8}, labels(4, {6, 7, 8}));
+    file.close();
+  }
+  const VolumePair alone = open_volumes_to_predict(path);
+  CHECK(alone.target == nullptr);
+  check_box(*alone.input, {0, 0, 0}, {6, 7, 8});
+  CHECK_THROWS_WITH(open_volumes(path), ContainsSubstring("Hydro"));
+  write_npy_pair(stem);
+  CHECK(open_volumes_to_predict(stem + "_data.npy").target->shape() == Shape{5, 6, 7, 8});
+  std::filesystem::remove(stem + "_label.npy");
+  CHECK(open_volumes_to_predict(stem + "_data.npy").target == nullptr);
+  CHECK_THROWS_WITH(open_volumes(stem + "_data.npy"), ContainsSubstring("w_label.npy"));
+}
+
 TEST_CASE("volumes: synthetic ones are of their seed, and each channel of the target is half of the input's") {
   const VolumePair one = synthetic_volumes({2, 3, 4}, 2, 5, 1), other = synthetic_volumes({2, 3, 4}, 2, 5, 2);
   const std::vector<float> input = box_of(*one.input, {}, {2, 3, 4}), target = box_of(*one.target, {}, {2, 3, 4});

@@ -120,6 +120,8 @@ TEST_CASE("description: what does not fit the config, or is no description, is r
   of_grid("means", {1, 2, 3}, "means are 3 and not 2, as n_in_channels");
   of_grid("stds", {3}, "stds are 1 and not 2, as n_in_channels");
   of_grid("stds", {3, 0}, "stds are not all above 0");
+  for (const char* entry : {"means", "stds", "row_weights", "latitudes", "extra_means", "extra_stds", "change_stds"})
+    of_grid(entry, {1, nullptr, 1}, "the description of the model in its metadata is damaged");
   of_grid("extra_stds", {1, -1, 1}, "stds are not all above 0");
   of_grid("extra_means", {1, 2}, "extra_means are 2 and not 3, as computed_channels and constant_channels");
   of_grid("extra_stds", {1, 2, 3, 4}, "extra_stds are 4 and not 3, as computed_channels and constant_channels");

@@ -1,6 +1,7 @@
 // Whether data and weights are of one kind: lead times, the direction of rows, units; and how many forecasts fit.
 #include "models/forecast/fit.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,7 +10,9 @@
 #include "models/cnn/recipe.h"
 #include "models/forecast/forecast_memory.h"
 #include "models/forecast/meaning.h"
+#include "models/unet/recipe.h"
 #include "tests/harness/data_files.h"
+#include "tests/harness/error_of.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
@@ -101,6 +104,135 @@ TEST_CASE("fit: units and time step are the data's, else those of the weights, a
   celsius.statistics.means = {7, 0};
   label_from_weights(info, in_celsius.series(), celsius, "w");
   CHECK(info.units == std::vector<std::string>{"degC", ""});
+}
+
+TEST_CASE("fit: statistics of logarithms or of sums are those of such fields alone, by channel and file") {
+  const FittedData data;
+  const std::string file = "/stats/stats.json",
+                    kept = ": these are statistics of other values; leave statistics to the run";
+  const auto refusal = [&](const FieldSeries& series, const FieldLabels& said, bool are_own = false) {
+    FieldsInfo info = trained_every(6);
+    info.statistics.labels = said;
+    return error_of([&] { label_from_statistics(info, series, "/stats", are_own); });
+  };
+  const FieldSeries logarithms({.paths = {data.path()}, .log_scales = {{"c1", 0.5}}});
+  CHECK(refusal(logarithms, {{"t2m", "c1"}, {"K", "log1p(? / 0.5)"}, 6}).empty());
+  CHECK(refusal(logarithms, {{"t2m", "c1"}, {"K", ""}, 6}) ==
+        file + " does not say that channel c1 is in log1p(? / 0.5), as config key transforms reads it" + kept);
+  CHECK_FALSE(refusal(logarithms, {{"t2m", "c1"}, {"K", ""}, 6}, /*are_own=*/true).empty());
+  const FieldSeries sums({.paths = {data.path()}, .sums = {"c1"}, .dt = 3});
+  CHECK(sums.labels().summed == std::vector<std::int64_t>{1, 3});
+  CHECK(FieldSeries({.paths = {data.path()}, .sums = {"c1"}}).labels().summed.empty());
+  CHECK(refusal(sums, {{"t2m", "c1"}, {}, 6, {1, 3}}).empty());
+  CHECK(refusal(sums, {{"t2m", "c1"}, {}, 6, {1, 2}}) ==
+        file + " says that channel c1 is a sum of 2 steps, but config key accumulate reads sums of 3" + kept);
+  CHECK(refusal(sums, {{"t2m", "c1"}, {}, 6}) ==
+        file + " says that channel c1 is a sum of 1 step, but config key accumulate reads sums of 3" + kept);
+  CHECK(refusal(sums, {{"t2m", "c1"}, {}, 6}, /*are_own=*/true).empty());
+  CHECK(refusal(data.series(), {{"t2m", "c1"}, {}, 6, {4, 1}}) ==
+        file + " says that channel t2m is a sum of 4 steps, but config key accumulate reads sums of 1" + kept);
+
+  // Without stats.json the table of known names stands for it; what files say is kept.
+  FieldsInfo info = trained_every(0);
+  info.statistics.labels.reset();
+  label_from_statistics(info, data.series(), "/stats", false);
+  CHECK(info.units == std::vector<std::string>{"K", ""});
+  CHECK(info.step_hours == 6);
+  const FittedData celsius({.names = {"t2m", "c1"}, .units = {"degC", ""}, .hours = {0, 6, 12, 18}});
+  CHECK(error_of([&] { label_from_statistics(info, celsius.series(), "/stats", false); }) ==
+        celsius.path() + ": channel t2m is in degC, but in K in the table of known names, which stands for " + file);
+  CHECK(refusal(celsius.series(), {{"t2m", "c1"}, {"K", ""}, 6}) ==
+        celsius.path() + ": channel t2m is in degC, but in K in " + file);
+  CHECK(refusal(celsius.series(), {{"t2m", "c1"}, {"degC", ""}, 3}) ==
+        celsius.path() + ": its steps are 6 hours apart, but 3 hours in " + file);
+}
+
+TEST_CASE("fit: roles and planes that one of both has none of are told as none") {
+  ForecastOptions options;
+  options.channels = {{"t2m"}};
+  options.forcing_channels = {{"c1"}};
+  options.n_in_channels = 2;
+  options.n_out_channels = 1;
+  FieldsInfo trained = trained_every(6);
+  check_planes(options, trained, "w");
+  options.forcing_channels.reset();
+  options.diagnostic_channels = {{"c1"}};
+  options.n_in_channels = 1;
+  options.n_out_channels = 2;
+  check_planes(options, trained, "w");
+  trained.extra_names = {"cos_zenith"};
+  CHECK_THROWS_WITH(check_planes(options, trained, "w"),
+                    "w was trained with the planes cos_zenith, but config keys computed_channels and "
+                    "constant_channels name none");
+  trained.extra_names.clear();
+  options.computed_channels = {{"cos_zenith"}};
+  check_planes(options, trained, "w");  // weights of before these names were kept
+  options.n_in_channels = 2;
+  options.channels = {{"t2m", "c1"}};
+  options.n_out_channels = 3;
+  options.diagnostic_channels = {{"sp"}};
+  trained.channel_names = {"t2m", "c1", "sp"};
+  check_planes(options, trained, "w");
+  options.diagnostic_channels = {{"tp"}};
+  CHECK_THROWS_WITH(check_planes(options, trained, "w"),
+                    "config key diagnostic_channels names tp, but w was trained with sp in this role");
+}
+
+TEST_CASE("fit: a forecaster has as many means, rows and outputs as its config says") {
+  const auto refusal = [](const std::function<void(ForecasterOptions&, FieldsInfo&, ComputeOptions&)>& change) {
+    ForecasterOptions options = small_forecaster(6);
+    ComputeOptions compute;
+    FieldsInfo info = trained_every(6);
+    info.row_weights.assign(4, 1.0);
+    change(options, info, compute);
+    return error_of([&] { Forecaster(options, compute, info, Device{}); });
+  };
+  CHECK(refusal([](auto&, auto&, auto&) {}).empty());
+  CHECK(refusal([](auto& options, auto&, auto&) { options.forecast.n_in_channels = 1; }) ==
+        "n_out_channels: 2 is more than n_in_channels, 1");
+  CHECK(refusal([](auto&, auto& info, auto&) { info.row_weights.pop_back(); }) == "row weights: 3 for 4 rows");
+  CHECK(refusal([](auto&, auto& info, auto&) { info.statistics.means.pop_back(); }) ==
+        "there are 1 means for 2 variables, and 0 for 0 planes beside them");
+  CHECK(refusal([](auto&, auto& info, auto&) { info.extra_means = {1}; }) ==
+        "there are 2 means for 2 variables, and 1 for 0 planes beside them");
+  const auto with_missing = [](std::int64_t rollout, bool graph, const char* channel) {
+    return [=](ForecasterOptions& options, FieldsInfo&, ComputeOptions& compute) {
+      options.forecast.missing = NumbersOrWords{{channel, "mean"}};
+      options.forecast.rollout.rollout = rollout;
+      compute.cuda_graph = graph;
+    };
+  };
+  CHECK(refusal(with_missing(2, true, "t2m")) ==
+        "cuda_graph: a rollout of fields with missing points weighs its steps by each batch, which a captured graph "
+        "cannot");
+  CHECK(refusal(with_missing(1, true, "t2m")).empty());
+  CHECK(refusal(with_missing(2, false, "t2m")).empty());
+  CHECK(refusal(with_missing(2, true, "sst")).empty());  // which no channel is
+}
+
+TEST_CASE("fit: of a padded grid the places of rows and columns go on as the last two do") {
+  ForecastOptions options;
+  options.img_size = {3, 5};
+  options.n_in_channels = options.n_out_channels = 1;
+  options.time_features = false;
+  options.pad_grid = true;
+  FieldsInfo info;
+  info.channel_names = {"t2m"};
+  info.latitudes = {60, 50, 30};
+  info.longitudes = {0, 10, 20, 30, 41};
+  const UnetRecipe network(UnetOptions{.width = 2, .levels = 2});
+  const FieldsMeaning meaning = meaning_of(options, info, network);
+  CHECK(meaning.height == 4);
+  CHECK(meaning.width == 8);
+  CHECK(meaning.latitudes == std::vector<double>{60, 50, 30, 10});
+  CHECK(meaning.longitudes == std::vector<double>{0, 10, 20, 30, 41, 52, 63, 74});
+  CHECK_FALSE(meaning.goes_round);
+  CHECK(meaning.adds_input == false);
+  CHECK(meaning.outputs.at(0).unit.empty());
+  info.latitudes.clear();
+  CHECK(meaning_of(options, info, network).latitudes.empty());
+  options.pad_grid = false;
+  CHECK(meaning_of(options, info, network).longitudes.size() == 5);
 }
 
 TEST_CASE("fit: the planes of an input are called by what they are, in their order") {

@@ -183,6 +183,28 @@ TEST_CASE("forecast metrics: a rollout is judged after its first step and its la
   CHECK(masked.lack() == "no point of a target has a weight in the loss");
 }
 
+TEST_CASE("forecast metrics: a channel without persistence is out of the average, and one step has no last one") {
+  const FieldsInfo info = fields();
+  ForecastMetrics masked(info, 2, kPixels, true);
+  masked.begin();
+  masked.add(std::array{4., 0., 0., 0., 4., 0., 4., 0., 0., 0., 4., 0.}, 0.5, 1);       // 1, 1
+  masked.add_persistence(std::array{16., 0., 0., 0., 4., 0., 0., 0., 0., 0., 0., 4.});  // 2, nothing
+  CHECK_THAT(masked.report(DataSplit::valid).sentence,
+             ContainsSubstring("RMSE (persistence): 50.0 % of it on average, u10 1 (2), t2m 1 ("));
+  CHECK_THAT(masked.report(DataSplit::valid).table, ContainsSubstring("\non average 50.0 % of persistence's RMSE"));
+  CHECK(masked.steps() == 1);
+  CHECK_THROWS_WITH(masked.add_last(std::array<double, 12>{}), "the rollouts of these metrics have one step");
+  CHECK_THROWS_WITH(masked.add_last_persistence(std::array<double, 12>{}),
+                    "the rollouts of these metrics have one step");
+  // Losses are weighed.
+  ForecastMetrics weighed(info, 2, kPixels);
+  weighed.begin();
+  const std::array sums{4., 0., 0., 0., 4., 0., 0., 0.};
+  weighed.add(sums, 2, 1);
+  weighed.add(sums, 6, 3);
+  CHECK(weighed.loss() == 5);
+}
+
 TEST_CASE("scores: five digits of the largest number, and at least those before the point") {
   const auto digits = [](std::initializer_list<double> numbers) {
     std::vector<int> decimals;

@@ -45,6 +45,7 @@ struct Model {
   std::vector<std::string> units = {};
   std::int64_t seed = 3;
   std::shared_ptr<NetworkRecipe> network = nullptr;  // null: a ViT
+  bool has_time_planes = true;
 };
 
 std::shared_ptr<NetworkRecipe> network_of(const Model& m) {
@@ -58,7 +59,7 @@ ForecasterOptions options_of(const Model& m) {
   options.forecast.img_size = {m.rows, m.columns};
   options.forecast.n_in_channels = options.forecast.n_out_channels = std::ssize(m.channels);
   options.forecast.predict_change = m.predicts_change;
-  options.forecast.time_features = true;
+  options.forecast.time_features = m.has_time_planes;
   options.forecast.history = m.history;
   options.forecast.pad_grid = m.rows % m.patch != 0 || m.columns % m.patch != 0;
   return options;
@@ -411,6 +412,11 @@ TEST_CASE("partial start: what does not fit begins anew, and the line says why")
   // The time planes are read by both.
   CHECK(line_of(source.start_of({.channels = {"z500", "z850"}}), "patch_embed.proj.weight") ==
         "4 of 6 channels by name, 0 for new ones: z500, z850");
+  const Source timeless({.predicts_change = false, .has_time_planes = false});
+  CHECK(line_of(timeless.start_of({.channels = {"z500", "z850"}, .has_time_planes = false}),
+                "patch_embed.proj.weight") == "new: no channel of the file is read here");
+  CHECK(line_of(timeless.start_of({.has_time_planes = false}), "head.weight") ==
+        "new: it gives the fields in the file, the change here (config key predict_change)");
 
   const auto cnn = [](std::int64_t depth) {
     return std::make_shared<CnnRecipe>(CnnOptions{.width = 6, .depth = depth});

@@ -23,6 +23,7 @@
 #include "tests/harness/data_files.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/forecast_config.h"
+#include "tests/harness/key_facts.h"
 #include "tests/harness/testing.h"
 #include "tests/harness/variable_file.h"
 
@@ -437,6 +438,11 @@ TEST_CASE("the maps of a validation say how far ahead they are, and of when") {
   is_drawn(six, {"dt=3"}, "+18 h", "2001-01-01 18:00");
   is_drawn(timeless, {}, "+1 step", "");
   is_drawn(timeless, {"dt=2"}, "+2 steps", "");
+  const FieldFolder year({365, 1, 4, 8});  // of days, by the name and the number of steps
+  is_drawn(year, {}, "+24 h", "");
+  is_drawn(year, {"dt=2"}, "+48 h", "");
+  const FieldFolder minutes({6, 1, 4, 8}, {0, 1.0 / 3, 2.0 / 3, 1, 4.0 / 3, 5.0 / 3});
+  is_drawn(minutes, {}, "+0.3 h", "2001-01-01 00:20");
   is_drawn(six, {R"(transforms={"t":2})"}, "+6 h", "2001-01-01 06:00");  // of t itself, not of its logarithm
 }
 
@@ -556,6 +562,70 @@ TEST_CASE("each set of a run has the rows, the units and the values of the train
   CHECK(refusal({shared("test"), "allow_overlap=true"}).empty());
 }
 
+TEST_CASE("a set of a run that is opened alone is told by the key of its range, and judged by its weights") {
+  const std::vector<double> rows{67.5, 22.5, -22.5, -67.5};
+  const FieldFolder folder({6, 1, 4, 8}, six_hourly(6), {}, rows);
+  RunConfig run = folder.config();
+  const auto data = run.recipe->open(run.origins, {});
+  data->keep(folder.path());
+  const GivenWeights weights{"w.safetensors", data->make_task(run.compute, Device{})->settings()};
+  const auto refusal = [&](DataSplit split, std::vector<std::string> keys, const GivenWeights& by) {
+    keys.insert(keys.end(), {"img_size=[4,8]", "n_out_channels=1", "time_features=true", "pad_grid=false"});
+    RunConfig config = folder.config(keys);
+    return error_of([&] { config.recipe->open_split(split, by); });
+  };
+  const std::string test = "test_data_path=" + folder.path() + "/valid";
+  for (const GivenWeights& by : {weights, GivenWeights{"other", {}}}) {
+    INFO(by.file);
+    CHECK(refusal(DataSplit::train, {}, by).empty());
+    CHECK(refusal(DataSplit::train, {"train_range=[2,7]"}, by) ==
+          "train_range [2, 7) goes beyond the 6 steps of " + folder.path() + "/train");
+    CHECK(refusal(DataSplit::valid, {"valid_range=[0,8]"}, by) ==
+          "valid_range [0, 8) goes beyond the 6 steps of " + folder.path() + "/valid");
+    CHECK(refusal(DataSplit::test, {test, R"(test_range=["2001-01-01","2001-02-01"])"}, by) ==
+          "test_range [2001-01-01, 2001-02-01] goes beyond the data of " + folder.path() +
+              "/valid, which are from 2001-01-01T00:00 to 2001-01-02T06:00");
+    CHECK(refusal(DataSplit::test, {}, by) == "there is no test set: name one by the config key test_data_path");
+  }
+  CHECK(refusal(DataSplit::valid, {"dt=2"}, weights) ==
+        folder.file("valid") +
+            ": its steps are 6 hours apart, so that dt = 2 is 12 hours, but w.safetensors forecasts "
+            "6 hours ahead");
+}
+
+TEST_CASE(
+    "a set that is opened alone has the rows of its own latitudes by the run's rule, and changes where weights say "
+    "none") {
+  const std::vector<double> rows{67.5, 22.5, -22.5, -67.5};
+  const FieldFolder folder({6, 1, 4, 8}, six_hourly(6), {}, rows),
+      tropics({6, 1, 4, 8}, six_hourly(6), {}, {15, 5, -5, -15});
+  const std::vector<std::string> keys{"latitude_weights=cells", "channel_weights=change", "loss=weighted_mse"};
+  RunConfig run = folder.config(keys);
+  const auto data = run.recipe->open(run.origins, {});
+  data->keep(folder.path());
+  const GivenWeights weights{"w.safetensors", data->make_task(run.compute, Device{})->settings()};
+  const auto grid_of = [&](const std::vector<std::string>& more, const GivenWeights& by) {
+    std::vector<std::string> all = keys;
+    all.insert(all.end(), {"img_size=[4,8]", "n_out_channels=1"});
+    all.insert(all.end(), more.begin(), more.end());
+    RunConfig config = folder.config(all);
+    const auto split = config.recipe->open_split(DataSplit::valid, by);
+    return nlohmann::json::parse(split->make_task(config.compute, Device{})->settings().at("isobar.grid"));
+  };
+  const nlohmann::json trained = nlohmann::json::parse(weights.settings.at("isobar.grid")), same = grid_of({}, weights);
+  CHECK(same == trained);
+  const nlohmann::json there = grid_of({"valid_data_path=" + tropics.path() + "/valid"}, weights);
+  CHECK(there.at("latitudes") == nlohmann::json{15, 5, -5, -15});
+  CHECK(there.at("means") == trained.at("means"));
+  constexpr double kDegree = 3.14159265358979323846 / 180;
+  // Borders at 20, 10 and 0 degrees.
+  const double outer = std::sin(20 * kDegree) - std::sin(10 * kDegree), inner = std::sin(10 * kDegree);
+  CHECK(there.at("row_weights")[0].get<double>() / there.at("row_weights")[1].get<double>() ==
+        Approx(outer / inner).epsilon(1e-9));
+  // Weights that say nothing of their data have the statistics beside it, those of changes too.
+  CHECK(grid_of({}, {"other", {}}).at("change_stds") == trained.at("change_stds"));
+}
+
 TEST_CASE("of files without times a run is told, the training files first, and what time features do then") {
   const auto sentence = [](const FieldFolder& data, const std::string& keys) {
     RunConfig config = data.config({keys});
@@ -628,6 +698,81 @@ TEST_CASE("names that a file gives its channels are believed, c0 to c19 too") {
   recipe.forecast.img_size = {2, 4};
   CHECK(recipe.channel_names_of(FieldSeries({.paths = {(folder / "2001.h5").string()}})) == names);
   CHECK(recipe.channel_names_of(FieldSeries({.paths = {(folder / "unnamed.h5").string()}})).front() == "u10");
+}
+
+TEST_CASE("forecast options: each key's bounds and names, and which may change when a run goes on") {
+  ForecastOptions options;
+  const std::string extent = "at most " + std::to_string(kLargestExtent);
+  CHECK(key_facts(options.keys()) ==
+        std::vector<std::string>{"img_size; at least 0, " + extent + "; also: imagesize, grid",
+                                 "pad_grid",
+                                 "n_in_channels; at least 1, " + extent + "; also: inchannels, inchans",
+                                 "n_out_channels; at least 1; also: outchannels, outchans",
+                                 "predict_change",
+                                 "time_features",
+                                 "channel_names; also: variables",
+                                 "channels",
+                                 "forcing_channels",
+                                 "diagnostic_channels",
+                                 "computed_channels",
+                                 "constant_channels; path",
+                                 "history; at least 0, at most 64",
+                                 "missing",
+                                 "missing_masks",
+                                 "accumulate",
+                                 "transforms",
+                                 "loss; also: criterion, lossfn",
+                                 "latitude_weights",
+                                 "channel_weights; at least 0; also: variableweights, lossweights",
+                                 "picture_channels; free on resume; also: images, plots, visualize"});
+  CHECK(options.img_size == std::array<std::int64_t, 2>{360, 720});
+  CHECK(options.n_in_channels == 20);
+  CHECK(options.n_out_channels == 20);
+  CHECK(options.pad_grid == false);
+  CHECK(options.time_features == false);
+  CHECK_FALSE(options.predict_change);
+  CHECK(options.history == 0);
+  CHECK(options.loss == LossKind::relative_l2);
+  CHECK(options.latitude_weights == LatitudeWeights::cos);
+}
+
+TEST_CASE("forecast options: what names no channel, or no number, is refused by the key that does") {
+  const auto refusal = [](std::vector<std::string> keys) {
+    keys.insert(keys.begin(), {"img_size=[4,8]", "patch_size=4", "n_in_channels=2", "n_out_channels=2",
+                               R"(channel_names=["sst","tp"])"});
+    return error_of([&] { checked_config(entries_of(keys)); });
+  };
+  const auto check = [&](const std::vector<std::string>& keys, const std::string& sentence) {
+    CHECK(refusal(keys) == (sentence.empty() ? "" : "config key " + sentence));
+  };
+  check({}, "");
+  check({R"(missing={"sst":"mean"})", R"(missing_masks=["sst"])"}, "");
+  for (const char* word : {"mean", "fill", "refuse"}) check({std::string(R"(missing={"sst":")") + word + R"("})"}, "");
+  check({R"(missing={"sst":271.5})"}, "");
+  check({R"(missing={"ice":0})"}, "missing in --set names ice, which is no channel of the data");
+  check({R"(accumulate=["sst","ice"])"}, "accumulate in --set names ice, which is no channel of the data");
+  check({R"(transforms={"ice":1})"}, "transforms in --set names ice, which is no channel of the data");
+  check({R"(transforms={"tp":0})"}, "transforms in --set gives tp no scale above 0: the s of ln(1 + x / s)");
+  check({R"(transforms={"tp":-1})"}, "transforms in --set gives tp no scale above 0: the s of ln(1 + x / s)");
+  check({R"(transforms={"tp":"mean"})"}, "transforms in --set gives tp no scale above 0: the s of ln(1 + x / s)");
+  check({R"(transforms={"tp":0.001})"}, "");
+  check({R"(missing={"sst":"mean"})", R"(missing_masks=["ice"])"},
+        "missing_masks in --set names ice, which is no channel of the data");
+  for (const char* word : {"fill", "refuse"})
+    check({std::string(R"(missing={"sst":")") + word + R"("})", R"(missing_masks=["sst"])"},
+          "missing_masks in --set names sst, whose missing points config key missing refuses");
+  check({R"(missing_masks=["tp"])"},
+        "missing_masks in --set names tp, whose missing points config key missing refuses");
+  check({R"(channel_names=["sst"])"}, "channel_names in --set must name 2 channels (n_in_channels), not 1");
+  check({R"(channel_names=["sst","sst"])"}, "channel_names in --set holds sst twice");
+  check({R"(channel_names=["sst",""])"}, "channel_names in --set holds an empty name");
+  check({"n_out_channels=3"}, "n_out_channels in --set must be at most n_in_channels (2), not 3");
+  check({"history=65"}, "history in --set must be at most 64, not 65");
+  check({"channel_weights=[1,2,3]"}, "channel_weights in --set must hold 2 weights (n_out_channels), not 3");
+  check({R"(channel_weights={"ice":1})"},
+        "channel_weights in --set names ice, which is not forecast; the nearest is sst");
+  for (const char* key : {"img_size", "n_in_channels", "n_out_channels", "time_features", "pad_grid"})
+    check({std::string(key) + "=null"}, std::string(key) + " in --set is null where no data can fill it");
 }
 
 }  // namespace

@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "kernels/common/check.h"
+#include "models/vit/options.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/forecast_config.h"
+#include "tests/harness/key_facts.h"
 #include "tests/harness/testing.h"
 
 namespace isobar {
@@ -90,6 +92,20 @@ TEST_CASE("rollout options: what does not fit is refused by name") {
         "rollout_weights in --set holds 2 weights, but the longest rollout has 3 steps");
 }
 
+TEST_CASE("rollout options: the edges of both sides leave something of the grid between them") {
+  const auto refusal = [](const std::string& size, const std::string& width) {
+    return testing::error_of([&] {
+      testing::checked_config(testing::entries_of({"img_size=" + size, "patch_size=2", "n_in_channels=3",
+                                                   "n_out_channels=3", "rollout=2", "boundary_width=" + width}));
+    });
+  };
+  for (const char* size : {"[16,8]", "[8,16]"}) {
+    CHECK(refusal(size, "3").empty());
+    CHECK(refusal(size, "4").starts_with("config key boundary_width in --set is 4, which leaves nothing of "));
+  }
+  CHECK(refusal("[16,8]", "-1") == "config key boundary_width in --set must be at least 0, not -1");
+}
+
 TEST_CASE("rollout options: inputs that neither a forecast nor the data give are refused") {
   // Without names nobody says that the third channel is a forcing.
   CHECK(testing::error_of([] {
@@ -102,6 +118,21 @@ TEST_CASE("rollout options: inputs that neither a forecast nor the data give are
   CHECK(refusal_of({"rollout=2", "history=1", R"(channels=["a","b"])", R"(diagnostic_channels=["d"])",
                     R"(forcing_channels=["d"])"}) ==
         "config key diagnostic_channels in --set holds d, which forcing_channels holds too");
+}
+
+TEST_CASE("rollout options: each key's bounds and names, and which may change when a run goes on") {
+  RolloutOptions options;
+  CHECK(testing::key_facts(options.keys()) ==
+        std::vector<std::string>{"rollout; also: rolloutsteps, multistep", "rollout_weights", "rollout_gradient",
+                                 "recompute_steps", concat("boundary_width; at least 0, at most ", kLargestExtent),
+                                 "valid_rollout", "valid_leads; free on resume"});
+  CHECK(options.longest() == 1);
+  CHECK(options.rollout_gradient == RolloutGradient::full);
+  CHECK_FALSE(options.recompute_steps);
+  CHECK(options.boundary_width == 0);
+  CHECK_FALSE(options.continues());
+  options.valid_leads = {{"6h"}};
+  CHECK(options.continues());
 }
 
 }  // namespace isobar

@@ -188,3 +188,29 @@ TEST_CASE("scorecard: every score of every kind equals its formula over all star
       CHECK(card.wind_rmse(static_cast<Forecasts>(kind), region, 0, 0) == Approx(std::sqrt(squared)).epsilon(1e-12));
     }
 }
+
+TEST_CASE("scorecard: a wind without a point in a region is no case of it, and points are weighed by their rows") {
+  // Two rows of two points; the northern row is the extratropics, the southern one the tropics.
+  const Numbers weights{1, 3};
+  Scorecard card({.channels = {"u850", "v850"},
+                  .regions = scored_regions(Numbers{45, 10}, weights),
+                  .leads = 2,
+                  .width = 2,
+                  .has_climatology = false,
+                  .damping = {},
+                  .threads = 1});
+  REQUIRE(card.winds().size() == 1);
+  const Fields zero(8, 0);
+  // u, then v; the truth is 0. North: 3, 4 and a point without v. South: nothing in the first start.
+  const Fields first{3, 9, kMissing, kMissing, 4, kMissing, 1, 1}, second{0, 1, 2, 2, 0, 0, 0, 1};
+  for (const Fields* f : {&first, &second})
+    card.add(1, {.forecast = *f, .truth = zero, .climatology = {}, .start = {}, .climatology_at_start = {}});
+  const auto rmse = [&](std::size_t region) { return card.wind_rmse(Forecasts::forecast, region, 1, 0); };
+  CHECK(rmse(0) == Approx(std::sqrt((25 + (1 + 3 * 4 + 3 * 5) / 8.0) / 2)).epsilon(1e-14));
+  CHECK(rmse(1) == Approx(std::sqrt(4.5)).epsilon(1e-14));  // the tropics, of the second start alone
+  CHECK(rmse(2) == Approx(std::sqrt((25 + 0.5) / 2)).epsilon(1e-14));
+  CHECK(std::isnan(card.wind_rmse(Forecasts::forecast, 0, 0, 0)));     // another lead
+  CHECK(std::isnan(card.wind_rmse(Forecasts::persistence, 0, 1, 0)));  // without a start
+  CHECK(card.score(Forecasts::persistence, 0, 1, 0).cases() == 0);
+  CHECK(card.scored() == std::vector<Forecasts>{Forecasts::forecast, Forecasts::persistence});
+}

@@ -169,6 +169,7 @@ TEST_CASE("scoring: scores of files with turned axes equal the formulas, by star
     CHECK(global["forecast"]["wind_vector_rmse"]["wind10"][lead].get<double>() ==
           Approx(std::sqrt(2 * mse)).epsilon(1e-4));
     CHECK_FALSE(global["forecast"].contains("acc"));
+    CHECK(global["forecast"]["starts"]["v10"][lead] == 3);
   }
   CHECK(json["regions"].size() == 4);
   CHECK(json["spectrum"]["truth"]["t2m"][1].size() == 3);
@@ -177,6 +178,42 @@ TEST_CASE("scoring: scores of files with turned axes equal the formulas, by star
   CHECK_THAT(scoring.table("tropics"), ContainsSubstring("wind10"));
   CHECK_THAT(testing::error_of([&] { scoring.table("africa"); }),
              ContainsSubstring("there is no region africa on the forecasts' grid; there are global, "));
+}
+
+TEST_CASE("scoring: a start counts for the leads that have a truth, and for persistence where it has one itself") {
+  const TemporaryFolder folder;
+  const std::string truth = write_truth(folder / "truth.nc"),
+                    forecast = write_forecast_file(folder / "f.nc", {.starts = {-6, 0, 468}});
+  ForecastScoring scoring({.forecasts = {forecast}, .truth = {truth}});
+  scoring.run();
+  const nlohmann::ordered_json json = scoring.json(), &global = json["regions"]["global"];
+  CHECK(json["first_start"] == "2020-02-19T18:00");
+  CHECK(json["last_start"] == "2020-03-10T12:00");
+  using Counts = std::vector<int>;
+  CHECK(global["forecast"]["starts"]["t2m"].get<Counts>() == Counts{3, 2});  // the last truth is of 474 hours
+  CHECK(global["persistence"]["starts"]["t2m"].get<Counts>() == Counts{2, 1});
+  CHECK(json["units"]["u10"] == "");
+  CHECK(json["units"]["t2m"] == "K");
+  CHECK(json["regions"]["tropics"]["forecast"]["starts"]["v10"].get<Counts>() == Counts{3, 2});
+}
+
+TEST_CASE("scoring: a row outside 30 to 60 degrees has no spectrum, and no other region than its own") {
+  const TemporaryFolder folder;
+  const std::string truth = write_truth(folder / "truth.nc"),
+                    forecast = write_forecast_file(folder / "f.nc", {.first_row = 2, .rows = 1});
+  ForecastScoring scoring({.forecasts = {forecast}, .truth = {truth}});
+  scoring.run();
+  CHECK_FALSE(scoring.has_spectra());
+  const nlohmann::ordered_json json = scoring.json();
+  CHECK_FALSE(json.contains("spectrum"));
+  CHECK_FALSE(json.contains("damping"));
+  Names regions;
+  for (const auto& [name, region] : json["regions"].items()) regions.push_back(name);
+  CHECK(regions == Names{"global", "tropics"});
+  CHECK(testing::error_of([&] { scoring.table("northern_extratropics"); }) ==
+        "there is no region northern_extratropics on the forecasts' grid; there are global, tropics");
+  CHECK(write_score_curves(scoring, folder / "png") == 3 + 1);
+  CHECK_FALSE(std::filesystem::exists(folder / "png/spectrum_t2m.png"));
 }
 
 TEST_CASE("scoring: climatology, ACC and damped persistence over 28 February of a leap year") {

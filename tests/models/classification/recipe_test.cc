@@ -6,7 +6,9 @@
 #include <string>
 
 #include "tests/data/files/idx_files.h"
+#include "tests/harness/error_of.h"
 #include "tests/harness/forecast_config.h"
+#include "tests/harness/key_facts.h"
 #include "tests/harness/testing.h"
 
 namespace isobar::testing {
@@ -194,6 +196,62 @@ TEST_CASE("classification: a run starts from weights for images of the same kind
   CHECK_NOTHROW(data->check_resume({"elsewhere.safetensors", {}}));
 }
 
+TEST_CASE(
+    "classification: a set of its own is judged by the weights' classes and images, and a third one may be named") {
+  const Folder here(plain_images(8, 8, 6, 3), plain_images(8, 8, 4, 2));
+  RunConfig config = here.config({"patch_size=4"});
+  const auto data = open(config);
+  const GivenWeights weights = weights_of(*data);
+  const std::string file = here.file("t10k-images-idx3-ubyte");
+  CHECK(config.recipe->open_split(DataSplit::train, weights)->samples().samples() == 6);
+  CHECK(config.recipe->open_split(DataSplit::valid, weights)->samples().samples() == 4);
+  const auto refusal = [&](const RunConfig& of, DataSplit split, const GivenWeights& by) {
+    return error_of([&] { of.recipe->open_split(split, by); });
+  };
+  CHECK(refusal(config, DataSplit::test, weights) ==
+        "there is no test set: name one by the config key test_images_path");
+  CHECK(refusal(config, DataSplit::valid, {"other.safetensors", {}}) ==
+        "other.safetensors does not say what images it was trained on");
+  CHECK(refusal(config, DataSplit::valid, {"w", {{"isobar.images", "{}"}}}) ==
+        "the description of the images in the metadata is damaged");
+
+  // A third set: two images of four classes, of which the weights know three; then of another size.
+  const Folder more(plain_images(8, 8, 6, 3), plain_images(8, 8, 4, 4));
+  const auto with_test = [&](const Folder& test) {
+    RunConfig third = here.config({"patch_size=4", "classes=3", "test_images_path=" + test.path()});
+    return error_of([&] { open(third); });
+  };
+  CHECK(with_test(here).empty());
+  CHECK(with_test(more) == more.file("t10k-images-idx3-ubyte") + ": its labels go up to 3, but classes is 3");
+  const Folder wide(plain_images(8, 12, 6, 3), plain_images(8, 12, 4, 2));
+  CHECK(with_test(wide) == wide.file("t10k-images-idx3-ubyte") + ": its images are 8 x 12, but those of " +
+                               here.file("train-images-idx3-ubyte") + " are 8 x 8");
+  RunConfig third = here.config({"patch_size=4", "classes=3", "test_images_path=" + more.path()});
+  CHECK(refusal(third, DataSplit::test, weights) ==
+        more.file("t10k-images-idx3-ubyte") + ": its labels go up to 3, but classes is 3");
+  RunConfig four = here.config({"patch_size=4", "classes=4"});
+  CHECK(refusal(four, DataSplit::valid, weights) ==
+        "weights.safetensors classifies images of 8 x 8 into 3 classes, but " + file +
+            " has images of 8 x 8 of 4 classes");
+}
+
+TEST_CASE("classification: classes and the label that does not count are within what a byte tells") {
+  const auto refusal = [](const std::string& assignment) {
+    return error_of([&] {
+      checked_config(entries_of({"task=classification", "images_path=a", "embed_dim=16", "num_heads=2", "depth=1",
+                                 "patch_size=4", "global_batch_size=2", assignment}));
+    });
+  };
+  const std::string key = "config key classes in --set must be at ";
+  CHECK(refusal("classes=2").empty());
+  CHECK(refusal("classes=256").empty());
+  CHECK(refusal("classes=1") == key + "least 2, not 1");
+  CHECK(refusal("classes=257") == key + "most 256, not 257");
+  CHECK(refusal("depth=1") == "config key classes is null where no data can fill it");
+  CHECK(refusal("ignored_label=256") == "config key ignored_label in --set must be at most 255, not 256");
+  CHECK(refusal("ignored_label=-1") == "config key ignored_label in --set must be at least 0, not -1");
+}
+
 TEST_CASE("classification: what is opened needs neither the config nor its recipe any more") {
   const Folder folder(plain_images(8, 8, 6, 3), plain_images(8, 8, 4, 2));
   RunConfig config = folder.config({"patch_size=4"});
@@ -220,6 +278,17 @@ TEST_CASE("classification: a folder stands for its images, where it has them all
   refused(empty.path(), " lacks train-images-idx3-ubyte and train-labels-idx1-ubyte");
   write_images(empty.path(), "train", plain_images(8, 8, 2, 2));
   refused(empty.path(), " lacks t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte");
+}
+
+TEST_CASE("classification: each key's bounds and names, and which may change when a run goes on") {
+  ClassificationOptions options;
+  CHECK(key_facts(options.keys()) ==
+        std::vector<std::string>{"images_path; path; free on resume", "test_images_path; path; free on resume",
+                                 "classes; at least 2, at most 256; also: numclasses, nclasses",
+                                 "ignored_label; at least 0, at most 255; also: ignoreindex, ignorelabel"});
+  CHECK_FALSE(options.has_test());
+  options.test_images_path = "a";
+  CHECK(options.has_test());
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "models/regression/regressor.h"
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/golden_comparison.h"
+#include "tests/harness/key_facts.h"
 
 namespace isobar {
 namespace {
@@ -264,6 +265,30 @@ TEST_CASE("cnn: ranks that would share it are refused") {
                     make_network(CnnRecipe(), {.in = {1, 8, 8}, .out = {1, 8, 8}}, {parameters, compute, parallel});
                   }),
         ContainsSubstring("tensor and context parallel: ranks cannot share a CNN; use data parallel"));
+}
+
+TEST_CASE("cnn options: each key's bounds, default and names in other programs") {
+  CnnOptions options;
+  CHECK(testing::key_facts(options.keys()) ==
+        std::vector<std::string>{"width; at least 1, at most 1048576; also: hiddendim",
+                                 "depth; at least 2, at most 8000; also: layers, numlayers",
+                                 "edge; also: padding, paddingmode", "activate_output"});
+  CHECK(options.width == 64);
+  CHECK(options.depth == 5);
+  CHECK_FALSE(options.edge);
+  CHECK_FALSE(options.activate_output);
+  const CnnConfig config = CnnOptions{.width = 7, .depth = 3, .activate_output = true}.config();
+  CHECK(config.width == 7);
+  CHECK(config.depth == 3);
+  CHECK(config.activate_output);
+}
+
+TEST_CASE("cnn options: a recipe sees as many points as it has convolutions, and wraps where its words say so") {
+  const CnnRecipe recipe(CnnOptions{.width = 4, .depth = 9, .edge = std::vector<std::string>{"zeros", "wrap"}});
+  CHECK(recipe.reach()->points == 9);
+  CHECK(recipe.reach()->stride == 1);
+  CHECK_FALSE(recipe.reach()->wraps_along(0));
+  CHECK(recipe.reach()->wraps_along(1));
 }
 
 }  // namespace isobar

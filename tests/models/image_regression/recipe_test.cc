@@ -9,6 +9,7 @@
 #include "data/files/hdf5.h"
 #include "tests/data/files/idx_files.h"
 #include "tests/harness/forecast_config.h"
+#include "tests/harness/key_facts.h"
 #include "tests/harness/testing.h"
 
 namespace isobar::testing {
@@ -140,6 +141,45 @@ TEST_CASE("image regression: paths and the source of the images must fit each ot
                     "config key val_path is empty, but images are noisy: name the data by --data DIR");
 }
 
+TEST_CASE("image regression: a config alone, without its data, says each size that they would fill in") {
+  const auto checked = [](const std::vector<std::string>& assignments) {
+    std::vector<std::string> all{"task=image_regression", "global_batch_size=2", "width=4"};
+    all.insert(all.end(), assignments.begin(), assignments.end());
+    checked_config(entries_of(all));
+  };
+  CHECK_NOTHROW(checked({}));  // random images have every size
+  const std::vector<std::string> sizes{"img_size=[4,6]", "n_in_channels=2", "n_out_channels=3", "nsamples=5",
+                                       "nsamples_val=6"};
+  const char* const keys[] = {"img_size", "n_in_channels", "n_out_channels", "nsamples", "nsamples_val"};
+  for (const char* images : {"images=pairs", "images=noisy"}) {
+    std::vector<std::string> all{images, "train_path=a", "val_path=b"};
+    all.insert(all.end(), sizes.begin(), sizes.end());
+    CHECK_NOTHROW(checked(all));
+    for (std::size_t left_out = 0; left_out < sizes.size(); ++left_out) {
+      std::vector<std::string> some = all;
+      some.erase(some.begin() + 3 + static_cast<std::ptrdiff_t>(left_out));
+      CHECK_THROWS_WITH(checked(some),
+                        std::string("config key ") + keys[left_out] + " is null where no data can fill it");
+    }
+  }
+  for (const char* key : {"img_size=[0,6]", "n_in_channels=0", "n_out_channels=0", "nsamples=0", "nsamples_val=0"}) {
+    const std::string text = key;
+    CHECK_THROWS_WITH(checked({text}),
+                      "config key " + text.substr(0, text.find('=')) + " in --set must be at least 1, not 0");
+  }
+  CHECK_THROWS_WITH(checked({"img_size=[4,1048577]"}),
+                    "config key img_size in --set must be at most 1048576, not 1048577");
+  CHECK_THROWS_WITH(checked({"nsamples=1073741825"}),
+                    "config key nsamples in --set must be at most 1073741824, not 1073741825");
+  CHECK_THROWS_WITH(checked({"sigma=-0.5"}), "config key sigma in --set must be at least 0, not -0.5");
+  CHECK_NOTHROW(checked({"sigma=0"}));
+  RunConfig usual = config_of({});
+  CHECK(options_of(usual).sigma == 0.5);
+  CHECK(options_of(usual).images == ImageSource::random);
+  CHECK_THROWS_WITH(config_of({}).recipe->open_split(DataSplit::test, {"w", {}}),
+                    "there is no test set of pairs of images");
+}
+
 TEST_CASE("image regression: a prediction without data needs the sizes that data would tell") {
   const auto shapes = [](std::vector<std::string> keys) {
     keys.insert(keys.begin(), {"task=image_regression", "train_path=a", "val_path=b", "images=pairs"});
@@ -163,6 +203,18 @@ TEST_CASE("image regression: weights of another task's sizes are refused") {
                     "weights.safetensors computes [1, 4, 6] from [1, 4, 6], but the pairs of the random images are "
                     "[1, 4, 8] to [1, 4, 8]");
   CHECK_THROWS_WITH(data->check_start({"w", {{"isobar.regression", "{}"}}}), ContainsSubstring("is damaged"));
+}
+
+TEST_CASE("image regression: each key's bounds and names, and which may change when a run goes on") {
+  ImageRegressionOptions options;
+  const std::string extent = "at least 1, at most 1048576", samples = "at least 1, at most 1073741824";
+  CHECK(key_facts(options.keys()) ==
+        std::vector<std::string>{"images", "train_path; path; free on resume", "val_path; path; free on resume",
+                                 "img_size; " + extent + "; also: imagesize",
+                                 "n_in_channels; " + extent + "; also: inchannels, inchans; yaml: in_chan",
+                                 "n_out_channels; " + extent + "; also: outchannels, outchans; yaml: out_chan",
+                                 "nsamples; " + samples + "; yaml: Nsamples", "nsamples_val; " + samples,
+                                 "sigma; at least 0"});
 }
 
 }  // namespace isobar::testing

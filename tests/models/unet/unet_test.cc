@@ -21,6 +21,7 @@
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/golden_comparison.h"
 #include "tests/harness/hashed_numbers.h"
+#include "tests/harness/key_facts.h"
 #include "tests/harness/temporary_folder.h"
 
 namespace isobar {
@@ -367,6 +368,32 @@ TEST_CASE("unet: a task that has channels last gets them from a network that has
                     {"target", hashed_tensor({2, 5, 4, 4, 4}, Device{}, 2)},
                     {"turn", turns}};
   CHECK(task.prediction(batch).shape() == Shape{2, 4, 4, 4, 5});
+}
+
+TEST_CASE("unet options: each key's bounds, default and names, and how many levels there are") {
+  UnetOptions options;
+  CHECK(testing::key_facts(options.keys()) ==
+        std::vector<std::string>{
+            "width; at least 1, at most 65536; also: ngf, basechannels", "full_scale", "levels; at least 1, at most 20",
+            "edge; also: padding, paddingmode", "bounded", "conv_init; yaml: weight_init.conv_init",
+            "conv_scale; at least 0; yaml: weight_init.conv_scale", "conv_bias; yaml: weight_init.conv_bias"});
+  CHECK(options.width == 64);
+  CHECK(options.full_scale);
+  CHECK(options.bounded);
+  CHECK(options.conv_init == ConvInitKind::normal);
+  CHECK(options.conv_scale == 0.02);
+  CHECK(options.conv_bias == 0);
+  CHECK(options.config().levels == 6);
+  options.full_scale = false;
+  CHECK(options.config().levels == 5);
+  options.levels = 2;
+  options.bounded = false;
+  options.conv_scale = 0.5;
+  options.conv_bias = 0.25;
+  CHECK(options.config().levels == 2);
+  CHECK_FALSE(options.config().bounded);
+  CHECK(options.config().init.scale == 0.5);
+  CHECK(options.config().init.bias == 0.25);
 }
 
 }  // namespace isobar

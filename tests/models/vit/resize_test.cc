@@ -36,6 +36,12 @@ TEST_CASE("resize: the bilinear matrix is PyTorch's interpolate without align_co
   CHECK(bilinear_matrix(1, 3).values == Values{1, 1, 1});
   CHECK(is_identity(bilinear_matrix(5, 5)));
   CHECK_FALSE(is_identity(bilinear_matrix(2, 3)));
+  // Ones on the diagonal alone are no identity of two sizes.
+  CHECK_FALSE(is_identity({2, 3, {1, 0, 0, 0, 1, 0}}));
+  CHECK_FALSE(is_identity({3, 2, {1, 0, 0, 1, 0, 0}}));
+  CHECK_FALSE(is_identity({2, 2, {1, 0, 0, 0}}));
+  CHECK_FALSE(is_identity({2, 2, {1, 0, 1e-6, 1}}));
+  CHECK(is_identity({2, 2, {1, 1e-12, 0, 1 - 1e-12}}));
 }
 
 // numpy.linalg.pinv of the same matrices.
@@ -82,6 +88,11 @@ TEST_CASE("resize: places may rise or fall, stay beyond the ends, and go round")
   CHECK(interpolation_matrix(Values{-180, -60, 60}, Values{180, 120, 0}, 360).values ==
         Values{1, 0, 0, 0.5, 0, 0.5, 0, 0.5, 0.5});
   CHECK(interpolation_matrix(Values{3}, Values{1, 5}, 360).values == Values{1, 1});
+  // Falling places go round as rising ones do: 315 lies between 0 (as 360) and 270.
+  CHECK(interpolation_matrix(Values{270, 180, 90, 0}, Values{315, 135, 0, 300}, 360).values[0] == 0.5);
+  CHECK(interpolation_matrix(Values{270, 180, 90, 0}, Values{135}, 360).values == Values{0, 0.5, 0.5, 0});
+  CHECK(interpolation_matrix(Values{10, 20}, Values{}).rows == 0);
+  CHECK_THROWS_WITH(interpolation_matrix(Values{}, Values{1}), "nothing can be interpolated from no places");
 }
 
 }  // namespace isobar::testing

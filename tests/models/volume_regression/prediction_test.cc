@@ -12,6 +12,7 @@
 #include "models/cnn/recipe.h"
 #include "models/regression/regressor.h"
 #include "models/unet/recipe.h"
+#include "models/vit/recipe.h"
 #include "tests/harness/testing.h"
 
 namespace isobar {
@@ -254,6 +255,37 @@ TEST_CASE("prediction: it says how it cuts a volume, and what the seams are") {
                          "6\nkept of"));
   CHECK(sentences(unet(1), {12, 12, 12}, {{12, 12, 12}, 6}) ==
         "the synthetic input [2, 12, 12, 12]: computed at once\n");
+}
+
+TEST_CASE("prediction: one crop that is the whole volume, round, without a reach, and with the overlap of nobody") {
+  const auto sentences_of = [](const VolumePrediction& prediction) {
+    std::string all;
+    for (const std::string& sentence : prediction.sentences()) all += sentence + "\n";
+    return all;
+  };
+  CHECK(sentences_of(*predict(unet(1), {12, 12, 12}, {{12, 12, 12}, 0, true})) ==
+        "the synthetic input [2, 12, 12, 12], periodic along axis 0, 1, 2: 1 crop of 12 x 12 x 12 points that overlap "
+        "by 0 x 0 x 0\nkept of a crop: what lies 0 x 0 x 0 points or more from its inner ends; the network looks 3 "
+        "points far, which is farther: there are seams, the result is not that of the network on the whole volume\n");
+  // A network that wraps needs no other points along an axis that a crop covers.
+  CHECK(sentences_of(*predict(unet(1, kWraps), {12, 12, 12}, {{12, 12, 12}, 6})) ==
+        "the synthetic input [2, 12, 12, 12]: computed at once\n");
+  CHECK(sentences_of(*predict(unet(1, kWraps), {12, 24, 12}, {{12, 12, 12}, 6}))
+            .starts_with("the synthetic input [2, 12, 24, 12], periodic along axis 1: 4 crops of "));
+  const auto made = [](std::shared_ptr<const NetworkRecipe> network) {
+    const Point size{12, 8, 10};
+    return VolumePrediction(VolumeNetwork{.recipe = std::move(network), .ports = ports_on(size), .objective = {}},
+                            volumes({24, 16, 20}));
+  };
+  CHECK(sentences_of(made(cnn(2))) ==
+        "the synthetic input [2, 24, 16, 20]: 27 crops of 12 x 8 x 10 points that overlap by 6 x 4 x 5\n"
+        "kept of a crop: what lies 3 x 2 x 2 points or more from its inner ends; the network looks 2 points far: no "
+        "seams, the result is that of the network on the whole volume\n");
+  CHECK_THAT(
+      sentences_of(made(std::make_shared<VitRecipe>())),
+      ContainsSubstring("; the network looks as far as a crop goes: the result is not that of the network on the "
+                        "whole volume\n"));
+  CHECK(made(cnn(2)).shape() == Shape{kOut, 24, 16, 20});
 }
 
 TEST_CASE("prediction: volumes of other channels are refused") {

@@ -12,10 +12,13 @@
 #include "data/batch.h"
 #include "data/files/hdf5.h"
 #include "engine/conv_ops.h"
+#include "kernels/mean_loss.h"
 #include "models/regression/regressor.h"
 #include "models/regression/volume_metrics.h"
 #include "models/regression/volume_regressor.h"
+#include "tests/harness/error_of.h"
 #include "tests/harness/forecast_config.h"
+#include "tests/harness/key_facts.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
@@ -208,6 +211,38 @@ TEST_CASE("volume regression: sizes of a crop that cannot be are refused") {
   CHECK(to_json(three).at("data_size").dump() == "[8,4,4]");
 }
 
+TEST_CASE("volume regression: a config alone, without its data, says the channels that they would fill in") {
+  const auto refusal = [](const std::vector<std::string>& assignments) {
+    std::vector<std::string> all{"task=volume_regression", "data_size=4", "levels=2", "width=2"};
+    all.insert(all.end(), assignments.begin(), assignments.end());
+    return error_of([&] { checked_config(entries_of(all)); });
+  };
+  const std::vector<std::string> files{"train_path=a", "val_path=b"};
+  CHECK(refusal({"volumes=synthetic"}).empty());  // they have every size
+  for (const std::string source : {"volumes=file", "volumes=memory"}) {
+    CHECK(refusal(with(files, source)) == "config key n_in_channels is null where no data can fill it");
+    CHECK(refusal(with(with(files, source), "n_in_channels=4")) ==
+          "config key n_out_channels is null where no data can fill it");
+    CHECK(refusal(with(with(with(files, source), "n_in_channels=4"), "n_out_channels=5")).empty());
+  }
+  const std::string synthetic = "volumes=synthetic", key = "config key ";
+  CHECK(refusal({synthetic, "nsamples=0"}) == key + "nsamples in --set must be at least 1, not 0");
+  CHECK(refusal({synthetic, "nsamples_val=0"}) == key + "nsamples_val in --set must be at least 1, not 0");
+  CHECK(refusal({synthetic, "lambda_rho=-1"}) == key + "lambda_rho in --set must be at least 0, not -1");
+  CHECK(refusal({synthetic, "n_in_channels=0"}) == key + "n_in_channels in --set must be at least 1, not 0");
+  CHECK(refusal({synthetic, "n_out_channels=0"}) == key + "n_out_channels in --set must be at least 1, not 0");
+  RunConfig usual = read_config(entries_of({"task=volume_regression"}));
+  const auto keys = to_json(usual);
+  CHECK(keys.at("volumes") == "file");
+  CHECK(keys.at("data_size") == 64);
+  CHECK(keys.at("wrap") == false);
+  CHECK(keys.at("crops") == "random");
+  CHECK(keys.at("augment") == "physical");
+  CHECK(keys.at("nsamples") == 65536);
+  CHECK(keys.at("nsamples_val") == 8192);
+  CHECK(keys.at("lambda_rho") == 0);
+}
+
 TEST_CASE("volume regression: input and target are turned alike, vectors only where that is wanted") {
   for (const bool vectors_turn : {false, true}) {
     RunConfig config = config_of({"volumes=synthetic", "n_in_channels=4", "n_out_channels=4",
@@ -351,6 +386,19 @@ TEST_CASE("volume regression: the tutorial's crops are drawn by whole batches, t
   CHECK(crops_of(2, false) == crops_of(4, false));
   CHECK(crops_of(4, true)[2] == TutorialCrops(8, 4, 4, 8).crop(0, 2));
   CHECK(crops_of(4, false)[2] == TutorialCrops(8, 4, 1, 3).crop(0, 2));
+}
+
+TEST_CASE("volume regression: each key's bounds and names, and which may change when a run goes on") {
+  VolumeRegressionOptions options;
+  const std::string channels = "at least 1, at most " + std::to_string(kMeanLossChannels),
+                    samples = "at least 1, at most 1073741824";
+  CHECK(key_facts(options.keys()) ==
+        std::vector<std::string>{"volumes", "train_path; path; free on resume", "val_path; path; free on resume",
+                                 "data_size; at least 1, at most 16384; also: cropsize", "crops", "wrap", "augment",
+                                 "n_in_channels; " + channels + "; also: inchannels, inchans",
+                                 "n_out_channels; " + channels + "; also: outchannels, outchans; yaml: N_out_channels",
+                                 "nsamples; " + samples + "; yaml: Nsamples",
+                                 "nsamples_val; " + samples + "; yaml: Nsamples_val", "lambda_rho; at least 0"});
 }
 
 }  // namespace isobar::testing

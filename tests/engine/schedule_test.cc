@@ -179,6 +179,9 @@ TEST_CASE("schedule: Megatron-LM's by samples, whose warmup may be a fraction of
     check_rates(rates(kind), begin);
   check_rates(rates(ScheduleKind::linear),
               {{107, 0.000148988326848249}, {800, 4.1128404669260696e-05}, {1000, 1e-05}, {1001, 1e-05}});
+  options.lr_step = RateStep::epoch;  // which means nothing here
+  check_rates(options.learning_rate(8, 375), {{107, 0.000148988326848249}, {800, 4.1128404669260696e-05}});
+  options.lr_step = RateStep::iteration;
   check_rates(rates(ScheduleKind::cosine),
               {{107, 0.0001499819626174794}, {800, 2.6394354124275116e-05}, {1000, 1e-05}, {1001, 1e-05}});
   check_rates(rates(ScheduleKind::constant), {{107, 1.5e-4}, {1001, 1.5e-4}});

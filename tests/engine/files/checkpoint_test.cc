@@ -298,6 +298,27 @@ TEST_CASE("a writer killed between any two changes on the disk loses nothing", "
   CHECK(seen.count("rename .deleting_step_00000001") == (same_step ? 0 : 1));
 }
 
+TEST_CASE("every file of a checkpoint is on the disk before the folder has its name", "[checkpoint]") {
+  const TemporaryFolder run;
+  CheckpointStore store(run.path(), 1);
+  std::set<ino_t> flushed, unflushed;
+  int moves = 0;
+  WatchedDisk disk;
+  disk.after = [&](const DiskCall& call) {
+    if (call.name == "fsync") flushed.insert(call.file);
+    if (!call.is_move() || call.held.empty()) return;
+    ++moves;
+    for (const ino_t file : call.held)
+      if (!flushed.contains(file)) unflushed.insert(file);
+    if (!flushed.contains(call.file)) unflushed.insert(call.file);
+  };
+  store.save(1, files_of(1));
+  store.save_best(files_of(1));
+  CHECK(moves == 2);
+  CHECK(flushed.size() >= 2 * (kFiles.size() + 2));  // the checksums too, and the folder
+  CHECK(unflushed.empty());
+}
+
 TEST_CASE("only what a store makes is removed from a run's folder", "[checkpoint]") {
   const TemporaryFolder run;
   const std::vector<std::string> others{".aside_notes",

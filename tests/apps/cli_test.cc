@@ -183,6 +183,14 @@ TEST_CASE("data stats: a range in steps or dates, some channels, and the distanc
   check_error(in_shell(stats + "--range 2 13"), "--range [2, 13) goes beyond the 12 steps of ");
   check_error(in_shell(stats + "--dt 0"), "--dt 0 is not at least one step");
   check_error(in_shell(stats + "--channels t2n"), "has no channel t2n; did you mean t2m?");
+  // Of files without times steps are counted.
+  isobar::testing::write_fields(scratch / "none.h5", {5, 1, 2, 3});
+  const std::string none = "data stats " + scratch / "none.h5" + " --out " + scratch / "n", end = scratch / "n" + "\n";
+  CHECK(in_shell(none).out.ends_with("\n5 steps of 1 file, 4 pairs of them 1 step apart; written to " + end));
+  CHECK(in_shell(none + " --dt 2")
+            .out.ends_with("\n5 steps of 1 file, 3 pairs of them 2 steps apart; written to " + end));
+  CHECK(in_shell(none + " --range 4 5")
+            .out.ends_with("\n1 step of 1 file, 0 pairs of them 1 step apart; written to " + end));
 }
 
 TEST_CASE("a list behind a flag is one word: what follows is another argument") {
@@ -340,6 +348,10 @@ TEST_CASE("the range of starts is Python's, and an output is asked for") {
   refused("--starts 2018-12-20:2018-12-01:12h", "--starts 2018-12-20:2018-12-01:12h is reversed");
   refused("--starts 2018-12-01T00:2018-12-20T00:12h", accepted);
   refused("--start 0 --batch 0 --out f.nc", "0 is not a whole number from 1 on");
+  refused("--start 0", "--out is missing: where the forecast goes");
+  const std::string weights = isobar::testing::source_path("tests/golden/vit_weights.safetensors");
+  check_error(in_shell("forecast --weights " + weights + " --data d --start 0 --out f.h5"),
+              weights + " does not say what model it is of: give --config or --set");
 }
 
 TEST_CASE("of a flag that is given several times the last one counts, and every --set") {

@@ -239,6 +239,10 @@ TEST_CASE("forecasts: leads are scored where there is truth, and the number of s
   here.refused(here.forecast("hole", "no.nc", "--start 2 --steps 4"),
                concat("a forecast of 4 steps from step 2 crosses a hole in time of ", here.path("hole/one.h5").string(),
                       ": step 3 is 2017-12-29T18:00, step 4 is 2017-12-30T06:00; give the start as a date"));
+  here.refused(here.forecast("hole", "no.nc", "--start 3 --steps 1"), "step 3 crosses a hole in time of ");
+  here.done(here.forecast("hole", "", "--start 2 --steps 1 --scores " + here.path("s.json").string()));
+  here.refused(here.forecast("hole", "no.nc", "--start 2 --steps 100001"),
+               "a forecast of 100001 steps is longer than the 100000 that isobar makes");
 }
 
 TEST_CASE(
@@ -317,6 +321,36 @@ TEST_CASE("forecasts: what a start lacks, and outputs that would replace inputs,
   here.refused(here.forecast("*.nc", "data.nc", "--start 2 --steps 1"), " would replace the data");
   here.refused(here.forecast("whole", "whole", "--start 4 --steps 1"), "whole is a folder");
   here.refused(here.forecast("whole", "f.grib", "--start 4 --steps 1"), "isobar writes no grib");
+}
+
+TEST_CASE("forecasts: a lead time in hours is the steps of the data at hand, and what --set gives is checked") {
+  const Forecasts here;
+  here.train_on("whole", "--set lead_time=12h ");
+  // Every other step of the same weather.
+  std::vector<float> fields;
+  std::vector<double> times;
+  for (std::int64_t step = 0; step < kSteps; step += 2) {
+    const std::vector<float> one = weather(step, 1, 2, 0);
+    fields.insert(fields.end(), one.begin(), one.end());
+    times.push_back(hours(step, 1).front());
+  }
+  fs::create_directories(here.path("half"));
+  here.write_file("half/one", {"t2m", "u10"}, {"K", "m s-1"}, times, fields);
+  const std::string start = "--start 2017-12-30T00 --steps 3 ";
+  const Outcome told = here.forecast("whole", "whole.nc", start), half = here.forecast("half", "half.nc", start);
+  here.done(told);
+  here.done(half);
+  CHECK(told.out.find("from the data: ") == told.out.npos);  // every size is that of the weights
+  CHECK(half.out.find("from the data: ") == half.out.npos);
+  for (const char* variable : {"t2m", "u10", "time", "prediction_timedelta"})
+    CHECK(here.values("half.nc", variable) == here.values("whole.nc", variable));
+  CHECK_THAT(told.out, ContainsSubstring("+12 h") && ContainsSubstring("+36 h"));
+  here.refused(here.forecast("whole", "no.nc", start + "--set lead_time=9h"),
+               "config key lead_time is 9h, which is no multiple of the 6 hours from step to step of ");
+  // Keys that a forecast does not use are checked too, as those of any config.
+  here.refused(here.forecast("whole", "no.nc", start + "--set lr=-1"), "config key lr in --set must be ");
+  here.refused(here.forecast("whole", "no.nc", start + "--set patch_size=3"),
+               "must be a multiple of patch_size (3), not 4");
 }
 
 TEST_CASE("data stats counts the files that hold steps, those of channels that lie beside each other too") {

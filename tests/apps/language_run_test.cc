@@ -100,6 +100,9 @@ TEST_CASE("a run on a text leaves its files, learns, and writes words") {
   here.done(
       here.command("weights convert --in " + here.path("run").string() + " --to isobar --rows 11 --out " + there));
   CHECK((from_core(" --heads 2") == here.file("hf.safetensors")));
+  CHECK(here.command("weights convert --in " + core + " --to isobar --out " + back).err ==
+        "isobar: Megatron-LM's rows of queries, keys and values lie by heads, and how many there are is not known; "
+        "--heads says it\n");
   CHECK((from_core(" --heads 1") != here.file("hf.safetensors")));
   const std::string padded = here.path("padded.safetensors").string();
   here.done(

@@ -362,7 +362,13 @@ TEST_CASE("text commands: data info says what a text is, and names the command f
   CHECK_THAT(commands.refused("info " + commands.at("train.bin")),
              ContainsSubstring("train.idx; tokens of nanoGPT or llm.c are taken over by isobar data import"));
   testing::write_text(commands.at("w.safetensors"), "abcd");
-  CHECK_THAT(commands.refused("info " + commands.at("w.safetensors")), ContainsSubstring(" is a file of weights: "));
+  const std::string weights = commands.at("w.safetensors");
+  CHECK(commands.refused("info " + weights) ==
+        "isobar: " + weights + " is a file of weights: isobar evaluate --weights " + weights + " judges them\n");
+  CHECK(commands.refused("info --check " + prefix + "_text_document") ==
+        "isobar: --check is for fields, and " + prefix + "_text_document is a token file\n");
+  CHECK(commands.refused("info --show 0 " + text) ==
+        "isobar: " + text + " is no token file: there is no " + text + ".idx\n");
   const std::string folder = commands.at("run");
   fs::create_directory(folder);
   testing::write_text(folder + "/config.json", "{\"model_type\": \"gpt2\"}");
@@ -370,7 +376,8 @@ TEST_CASE("text commands: data info says what a text is, and names the command f
   CHECK_THAT(commands.refused("info " + folder), ContainsSubstring("run is a model's folder, of Hugging Face: "));
   testing::write_text(folder + "/config.json", "{\"num_iters\": 1, \"global_batch_size\": 1}");
   CHECK_THAT(commands.refused("info " + folder),
-             ContainsSubstring("run is the folder of a run: isobar evaluate --weights " + folder));
+             ContainsSubstring("run is the folder of a run: isobar evaluate --weights " + folder +
+                               " judges its weights, and its config.json names its data\n"));
 
   CHECK_THAT(commands.done("info --show 0 --max-tokens 2 --tokenizer-type bytes " + prefix + "_text_document"),
              ContainsSubstring("\nsequence 0: 3 tokens, the first 2 of them (--max-tokens 0 shows all)\n97 98\nab\n"));

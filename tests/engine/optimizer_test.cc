@@ -448,6 +448,38 @@ TEST_CASE("an optimizer of one range of everything has the bits of one without r
   CHECK(plain.m().to_vector() == ranged.m().to_vector());
 }
 
+// q, k and w have 2012 numbers, the bias 3; what lies between them is zero.
+TEST_CASE(
+    "the norm of the weights and the zeros of their gradients are those of the model, however many ranks have it") {
+  Parameters parameters = small_parameters(DType::fp64);
+  double squares = 0;
+  for (const NamedParameter& p : parameters.named()) {
+    Tensor weight = parameters.weight(p), grad = parameters.grads().slice(p.offset, p.shape);
+    std::vector<double> values, gradients;
+    for (std::int64_t i = 0; i < p.numel(); ++i) {
+      values.push_back(p.name == "bias" ? 3 : 0.5);
+      gradients.push_back(i % 10 == 0 ? 0 : 7);
+    }
+    weight.set_values(values);
+    grad.set_values(gradients);
+    for (const double value : values) squares += value * value;
+  }
+  CHECK(squares == 2012 * 0.25 + 3 * 9);
+  constexpr double kZeros = 1 + 1 + 1 + 200;  // of the bias, q, k and w: every tenth
+  Optimizer alone(parameters, {});
+  CHECK(alone.weights_norm() == Approx(std::sqrt(squares)).epsilon(1e-14));
+  CHECK(alone.gradient_zeros() == kZeros);
+  // Three ranks that have the same numbers, or one that has them of two ranges.
+  const std::int64_t all = parameters.grads().numel();
+  Optimizer same(parameters, {}, {{{0, all}, 1.0 / 3}},
+                 [](const Tensor& sums) { sums.slice(0, {1}).set_values({3 * sums.to_vector()[0]}); });
+  CHECK(same.weights_norm() == Approx(std::sqrt(squares)).epsilon(1e-14));
+  CHECK(same.gradient_zeros() == Approx(kZeros).epsilon(1e-12));
+  Optimizer ranged(parameters, {}, {{{0, 70}}, {{70, 70}}, {{70, all}}});
+  CHECK(ranged.weights_norm() == Approx(std::sqrt(squares)).epsilon(1e-14));
+  CHECK(ranged.gradient_zeros() == kZeros);
+}
+
 TEST_CASE("an optimizer refuses ranges that overlap, are reversed, or lie outside") {
   Parameters parameters = small_parameters();
   const auto refused = [&](std::vector<OwnedRange> ranges, const std::string& sentence) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -489,6 +490,18 @@ TEST_CASE("mesh refuses flags that mean nothing alone") {
   CHECK_THAT(in_shell("mesh --pp 3 --pipeline").out,
              ContainsSubstring("A pipeline of 3 places, 1 chunk, split balanced, 6 parts; "));
   CHECK_THAT(in_shell("mesh --pp 2 --pipeline --parts 1").out, ContainsSubstring(", 1 part; "));
+  check_error(in_shell("mesh --device gpu"), "--device");
+}
+
+TEST_CASE("mesh --pipeline says what its letters are, and draws chunks with letters of their own") {
+  CHECK(in_shell("mesh --pp 2 --pipeline --parts 3").out ==
+        "A pipeline of 2 places, 1 chunk, split balanced, 3 parts; F: forward, B: backward, of a part\n"
+        "rank 0   F0 F1       B0    F2 B1       B2\n"
+        "rank 1      F0 B0    F1 B1    F2 B2\n"
+        "idle: 25.0 % of the time if all pieces take the same\n");
+  CHECK_THAT(in_shell("mesh --pp 2 --pipeline --pipeline-chunks 2 --pipeline-split even --parts 2").out,
+             ContainsSubstring("A pipeline of 2 places, 2 chunks, split even, 2 parts; ") &&
+                 ContainsSubstring("\nrank 1       F0a F1a F0b B0b     F1b B1b     B0a     B1a\n"));
 }
 
 TEST_CASE("mesh --config tells what each rank holds") {
@@ -511,7 +524,12 @@ TEST_CASE("mesh --config tells what each rank holds") {
   check_error(in_shell("mesh --config tiny"), "is null where no data can fill it");
   check_error(in_shell("mesh --set depth=3"), "--set: goes with --config");
   CHECK(in_shell("mesh --dp 2 --cp 2 --shard-optimizer 4").status == 0);  // both share the optimizer
-  check_error(in_shell("mesh --dp 2 --tp 2 --shard-optimizer 4"), "the 2 ranks that share the optimizer");
+  check_error(in_shell("mesh --dp 2 --tp 2 --shard-optimizer 4"),
+              "--shard-optimizer 4: the 2 ranks that share the optimizer are no groups of 4");
+  // With dp first ranks 0 and 1 hold the same, and 2 and 3 the other half.
+  const std::string dp_first = in_shell("mesh --dp 2 --tp 2 --order dp-tp --config mp").out;
+  CHECK_THAT(dp_first, ContainsSubstring("\nranks 0, 1: heads 0-3 of 8, ") &&
+                           ContainsSubstring("\nranks 2, 3: heads 4-7 of 8, "));
   // By hand: the two moments of 157926400 parameters, between the ranks that share the optimizer.
   const auto held = [](const std::string& flags) {
     return in_shell("mesh --dp 4 --config mp --device cpu " + flags).out;
@@ -548,6 +566,32 @@ TEST_CASE("mesh --config tells what a step needs") {
              ContainsSubstring("No step on cuda: global_batch_size (64) must be at least"));
   const std::string rows = in_shell("mesh --tp 2 --config mp --sequence-parallel").out;
   CHECK_THAT(rows, ContainsSubstring("\ntp        reduce_scatter "));
+}
+
+// Input and target of a batch of 16 are 16 x 40 fields of 360 x 720 numbers: 632.8 MiB.
+TEST_CASE("mesh --config --device: a GPU holds the next batch beside its own, a CPU does not") {
+  const std::string mp = "mesh --config mp --set global_batch_size=16 ";
+  const std::string tiny = mp + "--set embed_dim=16 --set depth=1 --set num_heads=1 --set patch_size=40 ";
+  // In MiB, what stands before these words.
+  const auto size_before = [](const std::string& text, const std::string& words) {
+    const std::size_t end = text.find(words);
+    REQUIRE(end != std::string::npos);
+    const bool in_gib = text.substr(end - 3, 3) == "GiB";
+    return std::stod(text.substr(text.rfind(' ', end - 5) + 1)) * (in_gib ? 1024 : 1);
+  };
+  const std::string on_gpu = in_shell(tiny + "--device cuda").out;
+  CHECK(in_shell(tiny).out == on_gpu);
+  CHECK(size_before(on_gpu, " of other") > 1200);
+  const double of_other = size_before(in_shell(tiny + "--device cpu").out, " of other");
+  CHECK(of_other > 632);
+  CHECK(of_other < 700);
+  const double of_cpu = size_before(in_shell(mp + "--device cpu").out, " at the peak"),
+               of_gpu = size_before(in_shell(mp + "--device cuda").out, " at the peak");
+  CHECK(of_gpu > of_cpu + 600);
+  const std::string fit =
+      mp + "--ranks 1 --fit " + std::to_string(std::lround((of_cpu + of_gpu) / 2)) + "MiB --device ";
+  CHECK_THAT(in_shell(fit + "cpu").out, ContainsSubstring("dp 1    tp 1    cp 1  "));
+  check_error(in_shell(fit + "cuda"), "--fit: no layout of 1 rank fits ");
 }
 
 TEST_CASE("mesh --pipeline takes the parts of the config, and says what each place holds") {

@@ -538,6 +538,15 @@ TEST_CASE("mesh --config tells what each rank holds") {
   CHECK_THAT(held("--shard-optimizer"), ContainsSubstring(", 301.2 MiB of moments\n"));
   CHECK_THAT(held("--shard-optimizer 2"), ContainsSubstring(", 602.4 MiB of moments\n"));
   CHECK_THAT(held("--shard-optimizer 1"), ContainsSubstring(", 1.2 GiB of moments\n"));
+  // The list of ranks says so too, and not only the step.
+  for (const auto& [flags, moments] : {std::pair("", "1.2 GiB"), std::pair("--shard-optimizer", "301.2 MiB"),
+                                       std::pair("--shard-optimizer 2", "602.4 MiB")}) {
+    const std::string text = held(flags);
+    const std::size_t begin = text.find("\nranks 0-3: ");
+    REQUIRE(begin != std::string::npos);
+    CHECK(text.substr(begin + 1, text.find('\n', begin + 1) - begin - 1)
+              .ends_with(std::string(" of gradients, ") + moments + " of moments"));
+  }
 }
 
 TEST_CASE("mesh --config fills what the data of a language model would not be asked for") {
@@ -604,6 +613,21 @@ TEST_CASE("mesh --pipeline takes the parts of the config, and says what each pla
                         ContainsSubstring(" by this work, holds 2 parts at most\n") &&
                         ContainsSubstring(" by this work, holds 1 part at most\n"));
   CHECK_THAT(in_shell(gpt2 + "--parts 4").out, ContainsSubstring(", 4 parts; "));
+  // With half the blocks each the second place has the head too, and sets the pace: of m parts it computes m W, and
+  // waits for the first forward pass of the first place and for its last backward pass.
+  for (const int parts : {6, 3}) {
+    const std::string even = in_shell(gpt2 + "--pipeline-split even " + (parts == 6 ? "" : "--parts 3")).out;
+    const auto number_behind = [&](const std::string& line, const std::string& words) {
+      const std::size_t begin = even.find(line);
+      REQUIRE(begin != std::string::npos);
+      return std::stod(even.substr(even.find(words, begin) + words.size()));
+    };
+    const double less = number_behind("  place 0: stages", " blocks, "),
+                 more = number_behind("  place 1: stages", " blocks, "), all = parts * more + less;
+    CHECK(more > less);
+    CHECK(std::abs(number_behind("  place 0: idle", " for ") - 100 * (1 - parts * less / all)) < 0.06);
+    CHECK(std::abs(number_behind("  place 1: idle", " for ") - 100 * less / all) < 0.06);
+  }
   // Twelve blocks of one cost in four chunks; what comes before them and behind is the first one's and the last one's.
   const std::string chunks = in_shell(gpt2 + "--pipeline-chunks 2 --pipeline-split 3,3,3,3").out;
   CHECK_THAT(chunks, ContainsSubstring("A pipeline of 2 places, 2 chunks, split 3,3,3,3, 6 parts; "));

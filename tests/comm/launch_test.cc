@@ -215,6 +215,11 @@ TEST_CASE("launch: NCCL's ranks meet without an MPI wherever variables say where
   CHECK(launch_of(all_here).address == "127.0.0.1");
   CHECK(launch_of(all_here).key == "1f2e3d");
   CHECK_NOTHROW(check_can_start(launch_of(all_here), true));
+  Variables unplaced = all_here;  // which of the host's eight this is nobody says
+  for (const char* name : {"PMI_LOCAL_RANK", "PALS_LOCAL_RANKID"}) unplaced.erase(name);
+  CHECK_FALSE(launch_of(unplaced).is_local_rank_known);
+  CHECK(launch_of(unplaced).local_ranks == 8);
+  CHECK(launch_of(unplaced).address == "");
   CHECK(launch_of(kPals).address == "");
   CHECK(launch_of(kFlux).address == "");
   // Of several names of one number each is enough.

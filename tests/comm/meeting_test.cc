@@ -369,6 +369,22 @@ TEST_CASE("meeting: who comes after something was found wrong is told what, with
   CHECK(sentence == "rank 2 (process 7 on node) counts 8 ranks, rank 0 3");
 }
 
+TEST_CASE("meeting: what was found wrong gives nobody more time than all have") {
+  MeetingPort port(kHere, 0);
+  Stranger other(port.port());
+  std::thread entering([&] {
+    other.enter("job");
+    other.say(hello(1, 8));
+  });
+  MeetingOptions mine = options(0.5);
+  mine.late_seconds = kLong;
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK_THROWS_WITH(Meeting(attendee(0, 3), std::move(port), mine),
+                    "rank 1 (process 7 on node) counts 8 ranks, rank 0 3");
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(kLong / 2));
+  entering.join();
+}
+
 TEST_CASE("meeting: a connection that does not prove in time that it is of the job is dropped") {
   MeetingPort port(kHere, 0);
   const int number = port.port();

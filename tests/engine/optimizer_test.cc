@@ -133,6 +133,23 @@ TEST_CASE("every parameter begins at a multiple of 64 elements, and what lies be
                     testing::ContainsSubstring("parameter late comes after allocate()"));
 }
 
+TEST_CASE("a bucket of parameters is full when it has the bytes that were asked for, and no later") {
+  const auto sizes = [](std::size_t bytes) {
+    Parameters parameters;
+    for (const char* name : {"a", "b", "c"}) parameters.add({.names = {name}, .shape = {64}, .init = {}});
+    parameters.allocate(DType::fp64, Device{}, 0, {.bytes = bytes});
+    std::vector<std::size_t> sizes;
+    for (const Parameters::Bucket& bucket : parameters.buckets()) sizes.push_back(bucket.handles.size());
+    return sizes;
+  };
+  using Sizes = std::vector<std::size_t>;
+  CHECK(sizes(1) == Sizes{1, 1, 1});
+  CHECK(sizes(64 * 8) == Sizes{1, 1, 1});
+  CHECK(sizes(64 * 8 + 1) == Sizes{1, 2});  // filled from the last one on
+  CHECK(sizes(2 * 64 * 8) == Sizes{1, 2});
+  CHECK(sizes(2 * 64 * 8 + 1) == Sizes{3});
+}
+
 TEST_CASE("initial weights of a seed stay what they are") {
   const Parameters parameters = small_parameters(DType::fp64, 7);
   const NamedParameter &q = parameters.named()[1], &w = parameters.named()[3];

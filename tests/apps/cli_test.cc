@@ -561,6 +561,12 @@ TEST_CASE("mesh --config fills what the data of a language model would not be as
   const std::string bytes =
       "--set tokenizer=bytes --set vocab_file= --set merge_file= --set positions=null --set vocab_size=";
   CHECK(held(bytes + "null").out == held(bytes + "258").out);
+  // 258 rows are lengthened to three times 128, six groups of 64, of which each rank has three.
+  CHECK_THAT(held(bytes + "258").out,
+             ContainsSubstring("\nrank 0: rows of the table of tokens 0-191 of 384, heads 0-1 of 4, hidden units 0-63 "
+                               "of 128, ") &&
+                 ContainsSubstring("\nrank 1: rows of the table of tokens 192-383 of 384, heads 2-3 of 4, hidden units "
+                                   "64-127 of 128, "));
   check_error(held("--set vocab_size=null"), "vocab_size in --set is null where no data can fill it");
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -501,6 +502,18 @@ TEST_CASE("mesh refuses flags that mean nothing alone") {
   CHECK_THAT(in_shell("mesh --pp 3 --pipeline").out,
              ContainsSubstring("A pipeline of 3 places, 1 chunk, split balanced, 6 parts; "));
   CHECK_THAT(in_shell("mesh --pp 2 --pipeline --parts 1").out, ContainsSubstring(", 1 part; "));
+  check_error(in_shell("mesh --device gpu"), "--device");
+}
+
+TEST_CASE("mesh --pipeline says what its letters are, and draws chunks with letters of their own") {
+  CHECK(in_shell("mesh --pp 2 --pipeline --parts 3").out ==
+        "A pipeline of 2 places, 1 chunk, split balanced, 3 parts; F: forward, B: backward, of a part\n"
+        "rank 0   F0 F1       B0    F2 B1       B2\n"
+        "rank 1      F0 B0    F1 B1    F2 B2\n"
+        "idle: 25.0 % of the time if all pieces take the same\n");
+  CHECK_THAT(in_shell("mesh --pp 2 --pipeline --pipeline-chunks 2 --pipeline-split even --parts 2").out,
+             ContainsSubstring("A pipeline of 2 places, 2 chunks, split even, 2 parts; ") &&
+                 ContainsSubstring("\nrank 1       F0a F1a F0b B0b     F1b B1b     B0a     B1a\n"));
 }
 
 TEST_CASE("mesh --config tells what each rank holds") {
@@ -523,7 +536,12 @@ TEST_CASE("mesh --config tells what each rank holds") {
   check_error(in_shell("mesh --config tiny"), "is null where no data can fill it");
   check_error(in_shell("mesh --set depth=3"), "--set: goes with --config");
   CHECK(in_shell("mesh --dp 2 --cp 2 --shard-optimizer 4").status == 0);  // both share the optimizer
-  check_error(in_shell("mesh --dp 2 --tp 2 --shard-optimizer 4"), "the 2 ranks that share the optimizer");
+  check_error(in_shell("mesh --dp 2 --tp 2 --shard-optimizer 4"),
+              "--shard-optimizer 4: the 2 ranks that share the optimizer are no groups of 4");
+  // With dp first ranks 0 and 1 hold the same, and 2 and 3 the other half.
+  const std::string dp_first = in_shell("mesh --dp 2 --tp 2 --order dp-tp --config mp").out;
+  CHECK_THAT(dp_first, ContainsSubstring("\nranks 0, 1: heads 0-3 of 8, ") &&
+                           ContainsSubstring("\nranks 2, 3: heads 4-7 of 8, "));
   // By hand: the two moments of 157926400 parameters, between the ranks that share the optimizer.
   const auto held = [](const std::string& flags) {
     return in_shell("mesh --dp 4 --config mp --device cpu " + flags).out;
@@ -532,6 +550,15 @@ TEST_CASE("mesh --config tells what each rank holds") {
   CHECK_THAT(held("--shard-optimizer"), ContainsSubstring(", 301.2 MiB of moments\n"));
   CHECK_THAT(held("--shard-optimizer 2"), ContainsSubstring(", 602.4 MiB of moments\n"));
   CHECK_THAT(held("--shard-optimizer 1"), ContainsSubstring(", 1.2 GiB of moments\n"));
+  // The list of ranks says so too, and not only the step.
+  for (const auto& [flags, moments] : {std::pair("", "1.2 GiB"), std::pair("--shard-optimizer", "301.2 MiB"),
+                                       std::pair("--shard-optimizer 2", "602.4 MiB")}) {
+    const std::string text = held(flags);
+    const std::size_t begin = text.find("\nranks 0-3: ");
+    REQUIRE(begin != std::string::npos);
+    CHECK(text.substr(begin + 1, text.find('\n', begin + 1) - begin - 1)
+              .ends_with(std::string(" of gradients, ") + moments + " of moments"));
+  }
 }
 
 TEST_CASE("mesh --config fills what the data of a language model would not be asked for") {
@@ -546,6 +573,12 @@ TEST_CASE("mesh --config fills what the data of a language model would not be as
   const std::string bytes =
       "--set tokenizer=bytes --set vocab_file= --set merge_file= --set positions=null --set vocab_size=";
   CHECK(held(bytes + "null").out == held(bytes + "258").out);
+  // 258 rows are lengthened to three times 128, six groups of 64, of which each rank has three.
+  CHECK_THAT(held(bytes + "258").out,
+             ContainsSubstring("\nrank 0: rows of the table of tokens 0-191 of 384, heads 0-1 of 4, hidden units 0-63 "
+                               "of 128, ") &&
+                 ContainsSubstring("\nrank 1: rows of the table of tokens 192-383 of 384, heads 2-3 of 4, hidden units "
+                                   "64-127 of 128, "));
   check_error(held("--set vocab_size=null"), "vocab_size in --set is null where no data can fill it");
 }
 
@@ -562,6 +595,32 @@ TEST_CASE("mesh --config tells what a step needs") {
   CHECK_THAT(rows, ContainsSubstring("\ntp        reduce_scatter "));
 }
 
+// Input and target of a batch of 16 are 16 x 40 fields of 360 x 720 numbers: 632.8 MiB.
+TEST_CASE("mesh --config --device: a GPU holds the next batch beside its own, a CPU does not") {
+  const std::string mp = "mesh --config mp --set global_batch_size=16 ";
+  const std::string tiny = mp + "--set embed_dim=16 --set depth=1 --set num_heads=1 --set patch_size=40 ";
+  // In MiB, what stands before these words.
+  const auto size_before = [](const std::string& text, const std::string& words) {
+    const std::size_t end = text.find(words);
+    REQUIRE(end != std::string::npos);
+    const bool in_gib = text.substr(end - 3, 3) == "GiB";
+    return std::stod(text.substr(text.rfind(' ', end - 5) + 1)) * (in_gib ? 1024 : 1);
+  };
+  const std::string on_gpu = in_shell(tiny + "--device cuda").out;
+  CHECK(in_shell(tiny).out == on_gpu);
+  CHECK(size_before(on_gpu, " of other") > 1200);
+  const double of_other = size_before(in_shell(tiny + "--device cpu").out, " of other");
+  CHECK(of_other > 632);
+  CHECK(of_other < 700);
+  const double of_cpu = size_before(in_shell(mp + "--device cpu").out, " at the peak"),
+               of_gpu = size_before(in_shell(mp + "--device cuda").out, " at the peak");
+  CHECK(of_gpu > of_cpu + 600);
+  const std::string fit =
+      mp + "--ranks 1 --fit " + std::to_string(std::lround((of_cpu + of_gpu) / 2)) + "MiB --device ";
+  CHECK_THAT(in_shell(fit + "cpu").out, ContainsSubstring("dp 1    tp 1    cp 1  "));
+  check_error(in_shell(fit + "cuda"), "--fit: no layout of 1 rank fits ");
+}
+
 TEST_CASE("mesh --pipeline takes the parts of the config, and says what each place holds") {
   const std::string gpt2 =
       "mesh --config gpt2 --set vocab_size=50257 --set seq_length=1024 --set positions=1024 --device cpu --pp 2 "
@@ -572,6 +631,21 @@ TEST_CASE("mesh --pipeline takes the parts of the config, and says what each pla
                         ContainsSubstring(" by this work, holds 2 parts at most\n") &&
                         ContainsSubstring(" by this work, holds 1 part at most\n"));
   CHECK_THAT(in_shell(gpt2 + "--parts 4").out, ContainsSubstring(", 4 parts; "));
+  // With half the blocks each the second place has the head too, and sets the pace: of m parts it computes m W, and
+  // waits for the first forward pass of the first place and for its last backward pass.
+  for (const int parts : {6, 3}) {
+    const std::string even = in_shell(gpt2 + "--pipeline-split even " + (parts == 6 ? "" : "--parts 3")).out;
+    const auto number_behind = [&](const std::string& line, const std::string& words) {
+      const std::size_t begin = even.find(line);
+      REQUIRE(begin != std::string::npos);
+      return std::stod(even.substr(even.find(words, begin) + words.size()));
+    };
+    const double less = number_behind("  place 0: stages", " blocks, "),
+                 more = number_behind("  place 1: stages", " blocks, "), all = parts * more + less;
+    CHECK(more > less);
+    CHECK(std::abs(number_behind("  place 0: idle", " for ") - 100 * (1 - parts * less / all)) < 0.06);
+    CHECK(std::abs(number_behind("  place 1: idle", " for ") - 100 * less / all) < 0.06);
+  }
   // Twelve blocks of one cost in four chunks; what comes before them and behind is the first one's and the last one's.
   const std::string chunks = in_shell(gpt2 + "--pipeline-chunks 2 --pipeline-split 3,3,3,3").out;
   CHECK_THAT(chunks, ContainsSubstring("A pipeline of 2 places, 2 chunks, split 3,3,3,3, 6 parts; "));

@@ -87,7 +87,11 @@ TEST_CASE("challenge: what is sealed is opened in its order only, and shows noth
     changed[i] ^= 1;
     CHECK_THROWS_AS(Seal(to).open(changed), Error);
   }
-  CHECK_THROWS_AS(Seal(to).open("short"), Error);
+  CHECK_THROWS_WITH(Seal(to).open("short"), "a message without a seal");
+  CHECK_THROWS_WITH(Seal(to).open(std::string(kSealBytes - 1, 'x')), "a message without a seal");
+  CHECK_THROWS_WITH(Seal(to).open(std::string(kSealBytes, 'x')), "a broken seal");
+  Seal empty_from = both.to_rank(), empty_to = both.to_rank();
+  CHECK(empty_to.open(empty_from.close("")) == "");
   CHECK_THROWS_AS(both.to_rank().open(first), Error);  // of the other direction
   CHECK(to.open(second) == text);
 }

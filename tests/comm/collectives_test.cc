@@ -526,6 +526,39 @@ TEST_CASE("a planted fault is of one rank and one call, in whole numbers") {
   CHECK(!Fault::from_environment());
 }
 
+TEST_CASE("a planted fault of numbers changes the first one of its rank's call by a hundredth") {
+  const testing::EnvironmentVariable fault("ISOBAR_FAULT", "rank=1 call=2 do=skew");
+  Findings findings;
+  run_ranks({.ranks = 2}, [&](const Communicator& world) {
+    Tensor x = Tensor::zeros({3}, DType::fp64, Device{});
+    const auto sum = [&](const std::vector<double>& values) {
+      x.set_values(values);
+      world.all_reduce(x);
+      return x.to_vector();
+    };
+    findings.expect(sum({100, 200, 300}) == std::vector<double>{200, 400, 600}, "the first call");
+    findings.expect(sum({100, 200, 300}) == std::vector<double>{201, 400, 600}, "the second call");
+    findings.expect(sum({100, 200, 300}) == std::vector<double>{200, 400, 600}, "the third call");
+  });
+  CHECK(findings.wrong() == "");
+}
+
+TEST_CASE("a planted fault of a count hands in one element less, and one that is slow comes late") {
+  {
+    const testing::EnvironmentVariable fault("ISOBAR_FAULT", "rank=1 call=1 do=garble");
+    CHECK_THAT(error_of(2,
+                        [](const Communicator& world) {
+                          const Tensor mine = Tensor::zeros({4}, DType::fp32, Device{});
+                          world.all_gather(mine, Tensor::zeros({8}, DType::fp32, Device{}));
+                        }),
+               ContainsSubstring("call 1 of group world: rank 1 hands in 3 elements, the others expect 4"));
+  }
+  const testing::EnvironmentVariable fault("ISOBAR_FAULT", "rank=1 call=1 do=slow:0.3");
+  const auto begin = std::chrono::steady_clock::now();
+  run_ranks({.ranks = 2}, [](const Communicator& world) { world.barrier(); });
+  CHECK(std::chrono::steady_clock::now() - begin >= std::chrono::milliseconds(300));
+}
+
 TEST_CASE("a planted fault counts the calls of all groups of its rank") {
   const testing::EnvironmentVariable fault("ISOBAR_FAULT", "rank=1 call=4 do=throw");
   const std::string error = error_of(

@@ -389,6 +389,30 @@ TEST_CASE("context attention: calls and bytes of every form are those that docs/
   CHECK(findings.wrong() == "");
 }
 
+TEST_CASE("context attention: a tape tells what each form saves, logarithms of sums of every chunk too", "[context]") {
+  for (const bool zigzag : {false, true}) {
+    const Problem problem{
+        .batch = 4, .heads = 16, .head_size = 8, .rows = 8, .row = 4, .causal = zigzag, .zigzag = zigzag};
+    Findings findings;
+    run_ranks({.ranks = 2}, [&](const Communicator& world) {
+      const ShardedAxis axis = problem.axis(2);
+      const Tensor qkv = Tensor::zeros({4 * 16, 3 * 128}, DType::fp64, Device{});
+      const Tensor leaf = make_leaf(qkv, Tensor::zeros(qkv.shape(), DType::fp64, Device{}));
+      for (const ContextForm form : kForms) {
+        Tape tape;
+        {
+          const TapeScope recording(tape);
+          context_attention(leaf, problem.options(), axis, world, form);
+        }
+        // 64 rows of 384 numbers, their 128 outputs, and a number for each of 64 rows and 16 heads: 270336 bytes.
+        findings.expect(tape.report().starts_with("context_attention             0.26 MiB\n"),
+                        concat(name_of_enum(form), ": ", tape.report()));
+      }
+    });
+    CHECK(findings.wrong() == "");
+  }
+}
+
 #if ISOBAR_HAS_EMULATOR
 
 // There work of a stream runs as late as events allow: a forgotten one is a wrong number.

@@ -2,13 +2,16 @@
 #include "comm/gradients.h"
 
 #include <cmath>
+#include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "apps/train/trainer.h"
 #include "comm/thread_ranks.h"
 #include "engine/field_ops.h"
 #include "engine/ops.h"
 #include "kernels/emulator/streams.h"
+#include "tests/harness/error_of.h"
 #include "tests/harness/findings.h"
 #include "tests/harness/testing.h"
 
@@ -224,6 +227,32 @@ TEST_CASE("gradients: the fair share of a rank is what it would update without p
   }
 }
 
+TEST_CASE(
+    "gradients: the fair share counts each parameter over the ranks that share its optimizer, and no frozen one") {
+  // Rank 0 of dp 3, tp 2, pp 2.
+  const Parallel parallel =
+      Parallel::imagined(0, {.dp = 3, .tp = 2, .pp = 2}, "tp-cp-dp", {.shards = ExchangeOptions::kAll});
+  Parameters parameters;
+  const auto add = [&](const char* name, Shape shape, Sharing sharing, Shard shard = {}) {
+    return parameters.add({.names = {name}, .shape = std::move(shape), .init = {}, .sharing = sharing, .shard = shard});
+  };
+  const Shard half{.axis = 0, .begin = 0, .end = 5};
+  const int rows = add("rows", {10, 4}, Sharing::shard, half), more = add("more", {10, 3}, Sharing::shard, half);
+  const int bias = add("bias", {7}, Sharing::copy), table = add("table", {10, 2}, Sharing::shard, half);
+  const int frozen = add("frozen", {11}, Sharing::copy), elsewhere = add("elsewhere", {13}, Sharing::copy);
+  parameters.hold_only({rows, more, bias, table, frozen}, {table});
+  parameters.freeze({"frozen"});
+  parameters.allocate(DType::fp64, Device{}, 3, parallel.bucket_plan());
+  const GradientReducer reducer(parameters, parallel);
+  // 20 + 15 numbers over dp, 7 over dp and tp, 10 over the dp ranks of both ends.
+  CHECK(reducer.fair_share() == 12 + 2 + 2);
+  CHECK(parameters.held_trained() == 20 + 15 + 7 + 10);
+  CHECK(parameters.held() == 20 + 15 + 7 + 10 + 11);
+  CHECK(parameters.frozen_count() == 11);
+  CHECK(parameters.count() == 40 + 30 + 7 + 20 + 11 + 13);
+  CHECK(parameters.get(elsewhere).numel() == 0);
+}
+
 #if ISOBAR_HAS_EMULATOR
 
 // Two ranks as the first one sees them, of which the other has the same numbers. A call happens when its stream gets
@@ -291,6 +320,72 @@ TEST_CASE("gradients: ranks on streams of a device make the steps of one, sharde
 }
 
 #endif
+
+namespace {
+
+// Its loss is finite, and the gradient of that is not.
+class OverflowingLayers : public Layers {
+ public:
+  using Layers::Layers;
+  Tensor loss(const Batch& batch, const Pass& pass) const override {
+    const Tensor loss = Layers::loss(batch, pass);
+    if (!overflows) return loss;
+    Tensor same = loss;
+    Tape::record("overflow", {&loss}, {}, {&same}, [x = Target(loss)](Gradients& gradients, const auto& dy) {
+      Tensor infinite = dy[0];
+      infinite.set_values({std::numeric_limits<double>::infinity()});
+      gradients.give(x, infinite);
+    });
+    return same;
+  }
+  bool overflows = true;
+};
+
+}  // namespace
+
+TEST_CASE("gradients: what is not finite ends a run in its iteration, with what may help") {
+  const auto error_of_step = [](Task& task, const std::shared_ptr<const LoadedBatch>& batch) {
+    Trainer trainer(task, options_of(1), {});
+    return testing::error_of([&] { trainer.step([&] { return batch; }); });
+  };
+  OverflowingLayers overflowing;
+  CHECK(error_of_step(overflowing, batch_of(0, 1, 12)) ==
+        "iteration 1: a gradient is not finite; a lower lr, warmup or grad_clip may help");
+  Layers layers;
+  const auto batch = std::make_shared<LoadedBatch>(*batch_of(0, 1, 12));
+  Tensor input = batch->tensors.at("input");
+  input.data_as<double>()[17] = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THAT(error_of_step(layers, batch),
+             testing::Matches("iteration 1: the loss is -?nan; a lower lr, warmup or grad_clip may help"));
+  CHECK(error_of_step(layers, batch_of(0, 1, 12)) == "");
+}
+
+TEST_CASE("gradients: in fp16 overflows lower the loss scale and change no weight, until it is below the least") {
+  OverflowingLayers task({}, DType::fp16);
+  TrainerOptions options = options_of(1);
+  options.loss_scale = {.initial_loss_scale = 16, .min_loss_scale = 4};
+  Trainer trainer(task, options, {});
+  const auto step = [&] { return trainer.step([] { return batch_of(0, 1, 12, DType::fp32); }); };
+  const std::vector<double> begin = weights_of(task.parameters());
+  for (const double scale : {16, 8}) {
+    const StepResult result = step();
+    CHECK_FALSE(result.applied);
+    CHECK(result.loss_scale == scale);
+    CHECK(result.next_loss_scale == scale / 2);
+    CHECK(std::isfinite(result.loss));
+  }
+  CHECK(weights_of(task.parameters()) == begin);
+  CHECK(trainer.state().at("updates") == 0);
+  CHECK(trainer.state().at("applied_samples") == 0);
+  task.overflows = false;
+  CHECK(step().applied);
+  CHECK(weights_of(task.parameters()) != begin);
+  CHECK(trainer.state().at("updates") == 1);
+  CHECK(trainer.state().at("applied_samples") == 12);
+  task.overflows = true;
+  CHECK(testing::error_of([&] { step(); }) ==
+        "iteration 4: fp16 gradients overflow at every loss scale; use amp_mode bf16");
+}
 
 TEST_CASE("gradients: replicas that differ are named") {
   const auto train = [](bool broken) {

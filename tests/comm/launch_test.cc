@@ -11,6 +11,7 @@
 #include "comm/process_ranks.h"
 #include "kernels/common/check.h"
 #include "tests/harness/environment_variable.h"
+#include "tests/harness/kept.h"
 #include "tests/harness/testing.h"
 
 using namespace isobar;
@@ -214,6 +215,11 @@ TEST_CASE("launch: NCCL's ranks meet without an MPI wherever variables say where
   CHECK(launch_of(all_here).address == "127.0.0.1");
   CHECK(launch_of(all_here).key == "1f2e3d");
   CHECK_NOTHROW(check_can_start(launch_of(all_here), true));
+  Variables unplaced = all_here;  // which of the host's eight this is nobody says
+  for (const char* name : {"PMI_LOCAL_RANK", "PALS_LOCAL_RANKID"}) unplaced.erase(name);
+  CHECK_FALSE(launch_of(unplaced).is_local_rank_known);
+  CHECK(launch_of(unplaced).local_ranks == 8);
+  CHECK(launch_of(unplaced).address == "");
   CHECK(launch_of(kPals).address == "");
   CHECK(launch_of(kFlux).address == "");
   // Of several names of one number each is enough.
@@ -415,4 +421,13 @@ TEST_CASE("launch: by this process's own variables rank 0's host is a name that 
     CHECK(launch.rank == 4);
     CHECK(launch.address == address);
   }
+}
+
+TEST_CASE("launch: what the system lends for the address of rank 0's host is given back") {
+  const testing::EnvironmentVariable rank("SLURM_PROCID", "4"), size("SLURM_STEP_NUM_TASKS", "6"),
+      step("SLURM_STEP_ID", "3"), nodes("SLURM_STEP_NODELIST", "127.0.0.1"), master("MASTER_ADDR", nullptr),
+      pmi("PMI_SIZE", nullptr), mpirun("OMPI_COMM_WORLD_SIZE", nullptr);
+  const testing::Kept kept = testing::kept_by(200, [] { CHECK(find_launch().address == "127.0.0.1"); });
+  CHECK(kept.bytes < 200 * 16);
+  CHECK(kept.files == 0);
 }

@@ -369,6 +369,22 @@ TEST_CASE("meeting: who comes after something was found wrong is told what, with
   CHECK(sentence == "rank 2 (process 7 on node) counts 8 ranks, rank 0 3");
 }
 
+TEST_CASE("meeting: what was found wrong gives nobody more time than all have") {
+  MeetingPort port(kHere, 0);
+  Stranger other(port.port());
+  std::thread entering([&] {
+    other.enter("job");
+    other.say(hello(1, 8));
+  });
+  MeetingOptions mine = options(0.5);
+  mine.late_seconds = kLong;
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK_THROWS_WITH(Meeting(attendee(0, 3), std::move(port), mine),
+                    "rank 1 (process 7 on node) counts 8 ranks, rank 0 3");
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::duration<double>(kLong / 2));
+  entering.join();
+}
+
 TEST_CASE("meeting: a connection that does not prove in time that it is of the job is dropped") {
   MeetingPort port(kHere, 0);
   const int number = port.port();
@@ -722,6 +738,56 @@ TEST_CASE("meeting: several ranks that do not answer are named together, with th
   }
 }
 
+TEST_CASE("meeting: an answer that comes twice is one, and one to an earlier question is none") {
+  MeetingPort port(kHere, 0);
+  Stranger one(port.port()), other(port.port());
+  std::thread entering([&] {
+    for (const auto& [stranger, rank] : {std::pair(&one, 1), std::pair(&other, 2)}) {
+      stranger->enter("job");
+      stranger->say(hello(rank, 3, std::to_string(6 + rank)));
+    }
+  });
+  MeetingOptions mine = options();
+  mine.answer_seconds = 4;  // nobody waits so long: all answer
+  Meeting meeting(attendee(0, 3), std::move(port), mine);
+  entering.join();
+  meeting.set_place("barrier");
+  // Where a rank is; with a work it is one that may take any time.
+  const auto answers = [](Stranger& rank, const std::string& inquiry, const std::string& place,
+                          const std::string& work = "") {
+    rank.say(Message{.type = 5, .texts = {inquiry, place, work, "1", "0", "1e9", "1e9"}});
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  };
+  const std::vector<int> all{0, 1, 2};
+  std::string sentence = "none";
+  const auto ask = [&] {
+    std::thread asking([&] { sentence = meeting.report_timeout(all, 9); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    return asking;
+  };
+  SECTION("twice") {
+    std::thread asking = ask();
+    for (int i = 0; i < 2; ++i) answers(one, "1", "");
+    answers(other, "1", "barrier");
+    asking.join();
+    CHECK(sentence == "rank 0: rank 1 has not come to barrier, within 9 s");
+  }
+  SECTION("to an earlier question") {
+    std::thread asking = ask();
+    answers(one, "1", "", "writing a checkpoint");
+    answers(other, "1", "barrier");
+    asking.join();
+    CHECK(sentence == "");
+    std::this_thread::sleep_for(std::chrono::milliseconds(600));  // that answer holds no more
+    asking = ask();
+    answers(one, "1", "");
+    answers(other, "2", "barrier");
+    answers(one, "2", "barrier");
+    asking.join();
+    CHECK(sentence == "rank 0: all have come to barrier, which has not ended, within 9 s");
+  }
+}
+
 TEST_CASE("meeting: of all that is asked at once, the first doubt ends the run, and not a time that is over") {
   MeetingPort port(kHere, 0);
   const int number = port.port();
@@ -1044,6 +1110,15 @@ TEST_CASE("meeting: messages are cut out of a stream, and what is too long or da
   }
 }
 
+TEST_CASE("meeting: a sealed message of nothing has no type, and is refused") {
+  const Challenge both("key", std::string(kRandomBytes, 'a'), std::string(kRandomBytes, 'b'));
+  MessageStream stream(both.to_first());
+  Seal seal = both.to_first();
+  const std::string nothing = seal.close("");
+  stream.add(std::string{static_cast<char>(nothing.size()), 0, 0, 0} + nothing);
+  CHECK_THROWS_WITH(stream.next(), "a message without a type");
+}
+
 TEST_CASE("meeting: a message's texts and numbers are those that it has, within what they may be") {
   const Message message{.type = 3, .texts = {"5", "5x", ""}};
   CHECK(message.number(0, 5, 5) == 5);
@@ -1190,6 +1265,28 @@ TEST_CASE("meeting: ranks do not believe who does not know the key, nor wait for
                       ContainsSubstring("rank 1: no meeting at 127.0.0.1:") && ContainsSubstring("within 0.3 s"));
     speaker.join();
   }
+}
+
+// From 0.05 s on each pause is half as long again, up to one second, and each is shortened by up to a half.
+TEST_CASE("meeting: a rank looks for rank 0 often at first, and then more seldom") {
+  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  inet_pton(AF_INET, kHere, &address.sin_addr);
+  socklen_t size = sizeof address;
+  REQUIRE(::bind(listener, reinterpret_cast<const sockaddr*>(&address), size) == 0);
+  REQUIRE(::listen(listener, 64) == 0);
+  getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+  int tries = 0;
+  std::thread other([&] {
+    for (int rank = 0; (rank = ::accept(listener, nullptr, nullptr)) >= 0; ++tries) ::close(rank);
+  });
+  CHECK_THROWS_AS(Meeting(attendee(1, 2), at(ntohs(address.sin_port)), options(1)), Error);
+  ::shutdown(listener, SHUT_RDWR);
+  other.join();
+  ::close(listener);
+  CHECK(tries >= 5);
+  CHECK(tries <= 10);
 }
 
 TEST_CASE("meeting: a rank that finds the rank 0 of another job says so") {

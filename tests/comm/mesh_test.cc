@@ -154,6 +154,94 @@ TEST_CASE("parallel: groups of the same members are one of the backend, and one 
   }
 }
 
+TEST_CASE("parallel: members of a group stand in the order of the world, whichever axis varies fastest") {
+  // With dp before tp the shards of ranks 4 and 5 are these two; with their tp neighbours they are 0, 1, 4 and 5.
+  const auto place = [](std::int64_t rank, std::int64_t shards, Communicator Parallel::*group) {
+    return (Parallel::imagined(rank, {.dp = 4, .tp = 2}, "dp-tp", {.shards = shards}).*group).rank();
+  };
+  for (const auto& [rank, wide, narrow, replica] :
+       std::vector<std::array<std::int64_t, 4>>{{0, 0, 0, 0}, {1, 1, 1, 0}, {4, 2, 0, 0}, {5, 3, 1, 0}, {6, 2, 0, 1}}) {
+    INFO("rank " << rank);
+    CHECK(place(rank, 2, &Parallel::wide_shards) == wide);
+    CHECK(place(rank, 2, &Parallel::shards) == narrow);
+    CHECK(place(rank, 2, &Parallel::replicas) == replica);
+    CHECK(place(rank, ExchangeOptions::kAll, &Parallel::wide_shards) == rank);
+  }
+  struct Case {
+    std::string order;
+    std::int64_t shards, formed;
+  };
+  // Of dp, of tp, and of two shards that, their neighbours and the replicas.
+  for (const auto& [order, shards, formed] : {Case{"dp-tp", ExchangeOptions::kAll, 2}, {"dp-tp", 2, 5}}) {
+    INFO(order << ", shards " << shards);
+    testing::Findings findings;
+    run_ranks({.ranks = 8}, [&, order = order, shards = shards, formed = formed](const Communicator& world) {
+      const Parallel parallel = Parallel::start(world, {.dp = 4, .tp = 2}, order, {.shards = shards});
+      findings.expect(world.formed() == formed, concat(world.formed(), " groups"));
+      const Parallel imagined = Parallel::imagined(world.rank(), {.dp = 4, .tp = 2}, order, {.shards = shards});
+      for (const auto group : {&Parallel::shards, &Parallel::wide_shards, &Parallel::replicas})
+        findings.expect((parallel.*group).rank() == (imagined.*group).rank(), (parallel.*group).name());
+    });
+    CHECK(findings.wrong() == "");
+  }
+}
+
+TEST_CASE("parallel: buckets have as many slices as ranks share a parameter's optimizer") {
+  using Slices = std::array<int, kSharings>;
+  const auto slices = [](const MeshSizes& sizes, std::int64_t shards, bool sequence = false) {
+    Parallel parallel = Parallel::imagined(0, sizes, "tp-cp-dp", {.shards = shards});
+    parallel.sequence = sequence;
+    const BucketPlan plan = parallel.bucket_plan();
+    Slices own{}, tied{};
+    for (std::size_t i = 0; i < kSharings; ++i) {
+      own[i] = static_cast<int>(plan.slices[i]);
+      tied[i] = static_cast<int>(plan.tied_slices[i]);
+    }
+    return std::pair(own, tied);
+  };
+  constexpr std::int64_t kAll = ExchangeOptions::kAll;
+  const auto at = [](Sharing sharing) { return static_cast<std::size_t>(sharing); };
+  // Nothing is dealt out; over dp; over dp and the tp ranks that hold copies; over both ends of a pipeline.
+  CHECK(slices({.dp = 3, .tp = 2, .pp = 2}, 1) == std::pair(Slices{1, 1, 1}, Slices{1, 1, 1}));
+  const auto [own, tied] = slices({.dp = 3, .tp = 2, .pp = 2}, kAll);
+  CHECK(own[at(Sharing::shard)] == 3);
+  CHECK(own[at(Sharing::copy)] == 6);
+  CHECK(own[at(Sharing::copy_of_partial)] == 6);
+  CHECK(tied[at(Sharing::shard)] == 6);
+  CHECK(tied[at(Sharing::copy)] == 12);
+  CHECK(tied[at(Sharing::copy_of_partial)] == 12);
+  // One rank of dp: only rows that are split make parts of a gradient.
+  const auto [whole, unused] = slices({.tp = 2}, kAll);
+  CHECK(whole == Slices{1, 1, 1});
+  const auto [split, also_unused] = slices({.tp = 2}, kAll, /*sequence=*/true);
+  CHECK(split[at(Sharing::shard)] == 1);
+  CHECK(split[at(Sharing::copy)] == 1);
+  CHECK(split[at(Sharing::copy_of_partial)] == 2);
+}
+
+TEST_CASE("parallel: only the first tensor-parallel rank's copy of a gradient counts, but of own rows all do") {
+  for (const std::int64_t rank : {0, 1, 2, 3})
+    for (const bool sequence : {false, true}) {
+      Parallel parallel = Parallel::imagined(rank, {.dp = 2, .tp = 2}, "tp-dp");
+      parallel.sequence = sequence;
+      const bool is_second = rank % 2 == 1;
+      CHECK_FALSE(parallel.is_copy(Sharing::shard));
+      CHECK(parallel.is_copy(Sharing::copy) == is_second);
+      CHECK(parallel.is_copy(Sharing::copy_of_partial) == (is_second && !sequence));
+    }
+}
+
+TEST_CASE("parallel: tensor-parallel ranks have whole units, and the last one what is left") {
+  const auto part = [](std::int64_t rank, std::int64_t total, std::int64_t unit) {
+    return Parallel::imagined(rank, {.tp = 3}, "tp").over_tp(total, unit);
+  };
+  for (const auto& [rank, own] : std::vector<std::pair<std::int64_t, Part>>{{0, {0, 16}}, {1, {16, 32}}, {2, {32, 35}}})
+    CHECK(part(rank, 35, 8) == own);
+  for (const auto& [rank, own] : std::vector<std::pair<std::int64_t, Part>>{{0, {0, 8}}, {1, {8, 11}}, {2, {11, 11}}})
+    CHECK(part(rank, 11, 8) == own);
+  CHECK(part(1, 7, 1) == Part{3, 5});
+}
+
 TEST_CASE("parallel: groups have the names that reports of what was exchanged use") {
   const auto name = [](const MeshSizes& sizes, std::int64_t shards, Communicator Parallel::*group) {
     return (Parallel::imagined(0, sizes, "tp-cp-dp", {.shards = shards}).*group).name();

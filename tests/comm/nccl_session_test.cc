@@ -134,8 +134,9 @@ TEST_CASE("nccl: an error is thrown when the others have been told of it") {
     return is_it && ++asked > 3 ? kFallen : nullptr;
   });
   std::atomic<bool> is_reported = false;
-  std::atomic<int> thrown = 0, early = 0;
+  std::atomic<int> thrown = 0, early = 0, told = 0;
   const auto tell = [&](const std::string&) {
+    ++told;
     sleep_for(0.3);
     is_reported = true;
   };
@@ -151,6 +152,7 @@ TEST_CASE("nccl: an error is thrown when the others have been told of it") {
   CHECK_THAT(error, ContainsSubstring(kFallen));
   CHECK(thrown == 2);
   CHECK(early == 0);
+  CHECK(told == 1);  // the other rank's sentence comes from outside, and is nothing to tell
 }
 
 TEST_CASE("nccl: every thread of a rank has the rank's device") {

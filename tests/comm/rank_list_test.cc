@@ -70,6 +70,11 @@ TEST_CASE("rank list: what is no list of these ranks is refused") {
   for (const char* text : {"x", "-1", "1,x", "4", "0-4", "0-4/1", "3-1/1", "0-3/0", "0-3/", "0-3/1x", "1 ", "0,1,2,3,0",
                            "0-3/1,0", "99999999999999999999"})
     CHECK_THROWS_AS(decoded_ranks(text, 4), Error);
+  for (const char* text : {"x", "4", "0-4/1", "3-1/1", "0-3/0", "0-3/5", "0-3/1/1", "0,,1"})
+    CHECK_THROWS_WITH(decoded_ranks(text, 4), "no list of ranks");
+  for (const char* text : {"0,1,2,3,0", "0-3/1,0", "0,0-3/1"})
+    CHECK_THROWS_WITH(decoded_ranks(text, 4), "a list of more ranks than there are");
+  CHECK(decoded_ranks("0-3/4", 4) == Ranks{0});
   CHECK(decoded_ranks("0-3/1", 4) == Ranks{0, 1, 2, 3});
   CHECK(decoded_ranks("1-3/2,0", 4) == Ranks{1, 3, 0});
 }

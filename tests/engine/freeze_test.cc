@@ -94,6 +94,42 @@ TEST_CASE("freeze: frozen parameters lie behind all others, have no gradients, a
   CHECK(end == some.weights().numel());
 }
 
+TEST_CASE("freeze: of a part of a frozen parameter the whole one is counted") {
+  Parameters parameters;
+  parameters.add({.names = {"q", "k"},
+                  .shape = {6, 4},
+                  .init = {},
+                  .sharing = Sharing::shard,
+                  .shard = {.axis = 0, .begin = 2, .end = 5}});
+  parameters.add({.names = {"head"}, .shape = {5}, .init = {}});
+  parameters.freeze({"q", "k"});
+  parameters.allocate(DType::fp64, Device{}, 3);
+  CHECK(parameters.frozen_count() == 2 * 24);
+  CHECK(parameters.held() == 2 * 12 + 5);
+  CHECK(parameters.held_trained() == 5);
+}
+
+TEST_CASE("freeze: what is trained, and by whom, is said before the buffers are made") {
+  Parameters parameters = frozen({});
+  CHECK_THROWS_WITH(parameters.freeze({"head"}), "parameters are frozen after allocate()");
+  CHECK_THROWS_WITH(parameters.freeze_all(), "parameters are frozen after allocate()");
+  CHECK_THROWS_WITH(parameters.hold_only({0}, {}), "parameters are dealt out after allocate()");
+}
+
+TEST_CASE("freeze: parameters that another rank holds have no numbers here, and those tied to it lie apart") {
+  Parameters parameters = listed();
+  parameters.hold_only({0, 2, 3}, {3});
+  CHECK(parameters.name_of(1) == "blocks.0.q");
+  parameters.allocate(DType::fp64, Device{}, 3);
+  CHECK(parameters.held() == 5 + 140 + 6);
+  CHECK(parameters.count() == 5 + 48 + 140 + 6);
+  CHECK(values_of(parameters, "blocks.0.q").empty());
+  CHECK(values_of(parameters, "head") == values_of(frozen({}), "head"));
+  std::vector<bool> tied;
+  for (const Parameters::Section& section : parameters.sections()) tied.push_back(section.tied);
+  CHECK(tied == std::vector<bool>{false, true, false});  // of those that decay the head is the last; then the norm
+}
+
 TEST_CASE("freeze: in 16 bits a frozen parameter has its rounded values") {
   const Parameters all = frozen({}, DType::bf16), some = frozen({"blocks.*", "norm"}, DType::bf16);
   CHECK(some.get(1).dtype() == DType::bf16);

@@ -2,6 +2,7 @@
 // values are paths. apps/train reads and writes configs with them (tests/train/config_test.cc).
 #include "engine/keys.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -12,6 +13,7 @@
 
 #include "engine/optimizer.h"
 #include "engine/schedule.h"
+#include "models/compute_options.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/testing.h"
 
@@ -145,30 +147,109 @@ TEST_CASE("keys: what PyTorch, Megatron-LM and others call those of the schedule
   OptimizerOptions optimizer;
   LossScaleOptions loss_scale;
   std::map<std::string, std::string> keys;
-  const std::vector<KeyTable> tables{schedule.keys(), optimizer.keys(), loss_scale.keys()};
+  ComputeOptions compute;
+  const std::vector<KeyTable> tables{schedule.keys(), optimizer.keys(), loss_scale.keys(), compute.keys(),
+                                     compute.freezing_keys()};
   for (const Key* each : all_keys(tables))
     for (const std::string& name : each->other_names) CHECK(keys.emplace(name, each->name).second);
-  const std::map<std::string, KeyTexts> others{{"num_iters", {"iterations", "maxsteps", "steps", "trainiters"}},
-                                               {"num_epochs", {"epochs", "maxepochs"}},
-                                               {"lr", {"learningrate", "maxlr", "startlr"}},
-                                               {"end_lr", {"etamin", "minlr"}},
-                                               {"decay_iters", {"lrdecayiters", "lrdecaysteps", "tmax"}},
-                                               {"warmup", {"lrwarmupiters", "warmupiters", "warmupsteps"}},
-                                               {"warmup_lr", {"lrwarmupinit"}},
-                                               {"lr_gamma", {"gamma"}},
-                                               {"lr_decay_every", {"lrstepsize", "stepsize"}},
-                                               {"wsd_iters", {"lrwsddecayiters"}},
-                                               {"weight_decay", {"wd"}},
-                                               {"end_weight_decay", {"endweightdecay"}},
-                                               {"grad_clip", {"clip", "gradientclipval", "maxgradnorm"}},
-                                               {"ema", {"emadecay", "useema"}},
-                                               {"initial_loss_scale", {"initscale", "lossscale"}},
-                                               {"min_loss_scale", {"minlossscale"}},
-                                               {"loss_scale_window", {"growthinterval"}},
-                                               {"loss_scale_growth", {"growthfactor"}},
-                                               {"loss_scale_backoff", {"backofffactor"}}};
+  const std::map<std::string, KeyTexts> others{
+      {"num_iters", {"iterations", "maxsteps", "steps", "trainiters"}},
+      {"num_epochs", {"epochs", "maxepochs"}},
+      {"lr", {"learningrate", "maxlr", "startlr"}},
+      {"end_lr", {"etamin", "minlr"}},
+      {"decay_iters", {"lrdecayiters", "lrdecaysteps", "tmax"}},
+      {"warmup", {"lrwarmupiters", "warmupiters", "warmupsteps"}},
+      {"warmup_lr", {"lrwarmupinit"}},
+      {"lr_gamma", {"gamma"}},
+      {"lr_decay_every", {"lrstepsize", "stepsize"}},
+      {"wsd_iters", {"lrwsddecayiters"}},
+      {"weight_decay", {"wd"}},
+      {"end_weight_decay", {"endweightdecay"}},
+      {"grad_clip", {"clip", "gradientclipval", "maxgradnorm"}},
+      {"ema", {"emadecay", "useema"}},
+      {"initial_loss_scale", {"initscale", "lossscale"}},
+      {"min_loss_scale", {"minlossscale"}},
+      {"loss_scale_window", {"growthinterval"}},
+      {"loss_scale_growth", {"growthfactor"}},
+      {"loss_scale_backoff", {"backofffactor"}},
+      {"lr_schedule", {"lrdecaystyle", "lrscheduler", "scheduler"}},
+      {"decay_epochs", {"lrdecayepochs"}},
+      {"warmup_rule", {"lrwarmuprule"}},
+      {"wsd_decay", {"lrwsddecaystyle"}},
+      {"decay_samples", {"lrdecaysamples"}},
+      {"warmup_samples", {"lrwarmupsamples"}},
+      {"wsd_samples", {"lrwsddecaysamples"}},
+      {"optimizer", {"opt"}},
+      {"weight_decay_schedule", {"weightdecayincrstyle"}},
+      {"amp_mode", {"amp", "bf16", "fp16", "mixedprecision", "precision"}},
+      {"recompute", {"activationcheckpointing", "checkpointing", "gradientcheckpointing"}},
+      {"seed", {"randomseed"}},
+      {"freeze", {"freezelayers", "frozen", "submodulestofreeze"}}};
   for (const auto& [name, called] : others)
     for (const std::string& other : called) CHECK(keys[other] == name);
+}
+
+TEST_CASE("keys: the tutorial's YAML has names of its own for those of the schedule") {
+  ScheduleOptions schedule;
+  const KeyTable table = schedule.keys();
+  std::map<std::string, std::string> keys;
+  for (const Key& each : table.keys)
+    for (const std::string& name : each.yaml_names) CHECK(keys.emplace(name, each.name).second);
+  CHECK(keys == std::map<std::string, std::string>{{"lr_schedule.start_lr", "lr"},
+                                                   {"lr_schedule.end_lr", "end_lr"},
+                                                   {"min_lr", "end_lr"},
+                                                   {"max_epochs", "num_epochs"},
+                                                   {"max_cosine_lr_epochs", "decay_epochs"},
+                                                   {"lr_schedule.warmup_steps", "warmup"},
+                                                   {"lr_schedule.scaling", "batch_lr_scaling"},
+                                                   {"base_batch_size", "reference_batch_size"}});
+}
+
+// What decides the numbers of a run may not change within it; how long it is, and how they are computed, may.
+TEST_CASE("keys: of the arithmetic, the schedule and the optimizer these may change where a run goes on") {
+  ScheduleOptions schedule;
+  OptimizerOptions optimizer;
+  LossScaleOptions loss_scale;
+  ComputeOptions compute;
+  KeyTexts free, older;
+  const std::vector<KeyTable> tables{schedule.keys(), optimizer.keys(), loss_scale.keys(), compute.keys(),
+                                     compute.freezing_keys()};
+  for (const Key* each : all_keys(tables)) {
+    if (each->may_change_on_resume) free.push_back(each->name);
+    if (!each->older_value.empty()) older.push_back(each->name + "=" + each->older_value);
+    CHECK_FALSE(each->is_path);
+  }
+  std::ranges::sort(free);
+  CHECK(free == KeyTexts{"autotune", "cuda_graph", "num_epochs", "num_iters", "recompute", "tf32"});
+  CHECK(older == KeyTexts{"autotune=false"});
+}
+
+TEST_CASE("keys: bounds of the schedule's, the optimizer's and the arithmetic's keys") {
+  ScheduleOptions schedule;
+  OptimizerOptions optimizer;
+  LossScaleOptions loss_scale;
+  ComputeOptions compute;
+  std::map<std::string, std::string> bounds;
+  const std::vector<KeyTable> tables{schedule.keys(), optimizer.keys(), loss_scale.keys(), compute.keys()};
+  for (const Key* each : all_keys(tables))
+    if (const std::string text = bounds_text(*each); !text.empty()) bounds[each->name] = text;
+  std::map<std::string, std::string> expected{{"betas", "at least 0, below 1"},
+                                              {"ema", "at least 0, below 1"},
+                                              {"eps", "above 0"},
+                                              {"lr_gamma", "at least 0, at most 1"},
+                                              {"loss_scale_backoff", "above 0"},
+                                              {"loss_scale_growth", "at least 1, at most 65536"}};
+  for (const char* name : {"lr", "end_lr", "warmup", "warmup_lr", "warmup_samples", "weight_decay", "end_weight_decay",
+                           "grad_clip", "seed"})
+    expected[name] = "at least 0";
+  for (const char* name : {"num_iters", "num_epochs", "decay_iters", "decay_epochs", "lr_decay_every", "wsd_iters",
+                           "decay_samples", "wsd_samples", "reference_batch_size", "loss_scale_window", "hysteresis"})
+    expected[name] = "at least 1";
+  for (const char* name : {"initial_loss_scale", "min_loss_scale"}) {
+    CHECK_THAT(bounds[name], testing::ContainsSubstring("at least ") && testing::ContainsSubstring(", at most "));
+    bounds.erase(name);
+  }
+  CHECK(bounds == expected);
 }
 
 TEST_CASE("keys: paths are texts, texts by name and lists of them, but not the weights of a blend") {

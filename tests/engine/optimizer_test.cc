@@ -133,6 +133,23 @@ TEST_CASE("every parameter begins at a multiple of 64 elements, and what lies be
                     testing::ContainsSubstring("parameter late comes after allocate()"));
 }
 
+TEST_CASE("a bucket of parameters is full when it has the bytes that were asked for, and no later") {
+  const auto sizes = [](std::size_t bytes) {
+    Parameters parameters;
+    for (const char* name : {"a", "b", "c"}) parameters.add({.names = {name}, .shape = {64}, .init = {}});
+    parameters.allocate(DType::fp64, Device{}, 0, {.bytes = bytes});
+    std::vector<std::size_t> sizes;
+    for (const Parameters::Bucket& bucket : parameters.buckets()) sizes.push_back(bucket.handles.size());
+    return sizes;
+  };
+  using Sizes = std::vector<std::size_t>;
+  CHECK(sizes(1) == Sizes{1, 1, 1});
+  CHECK(sizes(64 * 8) == Sizes{1, 1, 1});
+  CHECK(sizes(64 * 8 + 1) == Sizes{1, 2});  // filled from the last one on
+  CHECK(sizes(2 * 64 * 8) == Sizes{1, 2});
+  CHECK(sizes(2 * 64 * 8 + 1) == Sizes{3});
+}
+
 TEST_CASE("initial weights of a seed stay what they are") {
   const Parameters parameters = small_parameters(DType::fp64, 7);
   const NamedParameter &q = parameters.named()[1], &w = parameters.named()[3];
@@ -446,6 +463,38 @@ TEST_CASE("an optimizer of one range of everything has the bits of one without r
   }
   CHECK(a.weights().to_vector() == b.weights().to_vector());
   CHECK(plain.m().to_vector() == ranged.m().to_vector());
+}
+
+// q, k and w have 2012 numbers, the bias 3; what lies between them is zero.
+TEST_CASE(
+    "the norm of the weights and the zeros of their gradients are those of the model, however many ranks have it") {
+  Parameters parameters = small_parameters(DType::fp64);
+  double squares = 0;
+  for (const NamedParameter& p : parameters.named()) {
+    Tensor weight = parameters.weight(p), grad = parameters.grads().slice(p.offset, p.shape);
+    std::vector<double> values, gradients;
+    for (std::int64_t i = 0; i < p.numel(); ++i) {
+      values.push_back(p.name == "bias" ? 3 : 0.5);
+      gradients.push_back(i % 10 == 0 ? 0 : 7);
+    }
+    weight.set_values(values);
+    grad.set_values(gradients);
+    for (const double value : values) squares += value * value;
+  }
+  CHECK(squares == 2012 * 0.25 + 3 * 9);
+  constexpr double kZeros = 1 + 1 + 1 + 200;  // of the bias, q, k and w: every tenth
+  Optimizer alone(parameters, {});
+  CHECK(alone.weights_norm() == Approx(std::sqrt(squares)).epsilon(1e-14));
+  CHECK(alone.gradient_zeros() == kZeros);
+  // Three ranks that have the same numbers, or one that has them of two ranges.
+  const std::int64_t all = parameters.grads().numel();
+  Optimizer same(parameters, {}, {{{0, all}, 1.0 / 3}},
+                 [](const Tensor& sums) { sums.slice(0, {1}).set_values({3 * sums.to_vector()[0]}); });
+  CHECK(same.weights_norm() == Approx(std::sqrt(squares)).epsilon(1e-14));
+  CHECK(same.gradient_zeros() == Approx(kZeros).epsilon(1e-12));
+  Optimizer ranged(parameters, {}, {{{0, 70}}, {{70, 70}}, {{70, all}}});
+  CHECK(ranged.weights_norm() == Approx(std::sqrt(squares)).epsilon(1e-14));
+  CHECK(ranged.gradient_zeros() == kZeros);
 }
 
 TEST_CASE("an optimizer refuses ranges that overlap, are reversed, or lie outside") {

@@ -124,6 +124,9 @@ TEST_CASE("schedule: by epochs a decay holds its rate up to an epoch's end, as S
   options.lr_gamma = 0.3;
   CHECK(options.learning_rate(16, 375).at(374) == 0.3);
   CHECK(options.learning_rate(16, 375).at(375) == testing::Approx(0.09).epsilon(1e-13));
+  options.lr_step = RateStep::iteration;
+  CHECK(options.learning_rate(16, 375).interval == 1);
+  CHECK(options.learning_rate(16, 375).at(1) == testing::Approx(0.09).epsilon(1e-13));
 }
 
 TEST_CASE("schedule: Megatron-LM's warmup, decays and end") {
@@ -205,6 +208,10 @@ TEST_CASE("schedule: Megatron-LM's by samples, whose warmup may be a fraction of
   options.lr_step = RateStep::epoch;
   CHECK_NOTHROW(refusal());
   CHECK(options.learning_rate(8, 5).at(3) == rates(ScheduleKind::wsd).at(3));
+  CHECK(options.learning_rate(8, 5).interval == 1);
+  const LearningRate falling = rates(ScheduleKind::linear);  // no epoch's end holds it
+  for (const std::int64_t samples : {400, 403, 999})
+    CHECK(options.learning_rate(8, 7).at(samples) == falling.at(samples));
   options.lr_schedule = ScheduleKind::step;
   CHECK_THROWS_WITH(refusal(), "config key decay_samples does not fit lr_schedule step, which goes by iterations");
   options.lr_schedule = ScheduleKind::linear;

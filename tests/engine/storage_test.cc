@@ -176,6 +176,10 @@ TEST_CASE("a process may have what the lesser of its two limits leaves it", "[st
   CHECK(shared_memory_bytes() <= machine_memory_bytes());
 }
 
+TEST_CASE("a block over no memory is refused with its bytes", "[storage]") {
+  CHECK_THROWS_WITH(Storage(std::shared_ptr<void>(), 5), "no memory was given for a block of 5 bytes");
+}
+
 TEST_CASE("memory of another owner is not counted, and lives as long as a block refers to it", "[storage]") {
   const std::size_t before = memory_bytes(), pooled = pooled_memory_bytes();
   bool freed = false;

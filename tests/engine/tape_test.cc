@@ -712,6 +712,15 @@ TEST_CASE("attention refuses operands that do not fit") {
   CHECK_THROWS_WITH(attention({x, 0, 16}, {y, 0, 8}, {y, 16, 8}, options),
                     "attention: 16 columns of queries in fp64 and 8 of keys or values in fp64");
   CHECK_THROWS_WITH(attention({x, 40, 16}, y, y, options), "attention: there are no 16 columns from 40 on in [6, 48]");
+  CHECK_THROWS_WITH(attention({x, 0, 16}, {y, 0, 16}, {y, 16, 16}, {.batch = 4, .heads = 2}),
+                    "attention: [6, 16] queries, keys or values do not divide into 4 samples of 2 heads");
+  CHECK_THROWS_WITH(attention({x, 0, 16}, {y, 0, 16}, {y, 16, 16}, {.batch = 3, .heads = 2}),
+                    "attention: [10, 16] queries, keys or values do not divide into 3 samples of 2 heads");
+  CHECK_THROWS_WITH(attention({x, 0, 16}, {y, 0, 16}, {y, 16, 16}, {.batch = 2, .heads = 3}),
+                    "attention: [6, 16] queries, keys or values do not divide into 2 samples of 3 heads");
+  const Tensor single = Tensor::zeros({10, 48}, DType::fp32, Device{});
+  CHECK_THROWS_WITH(attention({x, 0, 16}, {y, 0, 16}, {single, 16, 16}, options),
+                    "attention: 16 columns of queries in fp64 and 16 of keys or values in fp32");
   CHECK_THROWS_WITH(attention(random_tensor({7, 48}, 1), options),
                     "attention: queries, keys and values [7, 48] do not divide into 2 samples of 2 heads");
 }

@@ -169,6 +169,13 @@ TEST_CASE("a network without a residual stream is not split by sequence parallel
                     ContainsSubstring("--sequence-parallel: perceptron has no residual stream, whose rows it splits"));
 }
 
+TEST_CASE("a network without a residual stream is not cut for a pipeline") {
+  const auto network = std::make_shared<PerceptronRecipe>();
+  network->refuses_ranks = false;
+  CHECK_THROWS_WITH(forecaster_of(network, {}, Parallel::imagined(1, {.pp = 3}, "tp-cp-dp")),
+                    "--pipeline-parallel 3: perceptron has no residual stream, at which a pipeline cuts a network");
+}
+
 TEST_CASE(
     "a training reads what the stage of its iteration reads, from its first iteration to the last before the next") {
   const std::vector<TrainingStage> stages{{0, nullptr, "a"}, {20, nullptr, "b"}, {30, nullptr, "c"}};

@@ -399,6 +399,67 @@ TEST_CASE("what is wrong with a checkpoint is told, and only names that a store 
   CHECK_THROWS_WITH(CheckpointStore(run.path(), -1), "keep_checkpoints is -1; it must be 0 (all) or more");
 }
 
+TEST_CASE("a checkpoint is flushed, each file and its folder before it gets its name, then the folder around it",
+          "[checkpoint]") {
+  const auto inode_of = [](const fs::path& path) {
+    struct stat status = {};
+    REQUIRE(::stat(path.c_str(), &status) == 0);
+    return status.st_ino;
+  };
+  const bool exchange = GENERATE(true, false);
+  const TemporaryFolder run;
+  CheckpointStore store(run.path(), 2);
+  const auto check_flushed = [&](const fs::path& folder, const auto& save) {
+    std::set<ino_t> before, behind;
+    bool has_moved = false;
+    {
+      WatchedDisk disk;
+      disk.can_exchange = exchange;
+      disk.after = [&](const DiskCall& call) {
+        has_moved = has_moved || (call.has_changed && call.is_move() && fs::path(call.to) == folder);
+        if (call.name == "fsync") (has_moved ? behind : before).insert(call.file);
+      };
+      save();
+    }
+    CHECK(has_moved);
+    CHECK(before.contains(inode_of(folder)));
+    for (const std::string& name : names_in(folder)) CHECK(before.contains(inode_of(folder / name)));
+    CHECK(behind.contains(inode_of(folder.parent_path())));
+  };
+  for (const int step : {1, 1, 2})  // the second one takes the place of the first
+    check_flushed(run / concat("checkpoints/step_0000000", step), [&] { store.save(step, files_of(step)); });
+  for (int i = 0; i < 2; ++i) check_flushed(run / "best", [&] { store.save_best(files_of(i)); });
+}
+
+TEST_CASE("what a killed writer has left beside a whole checkpoint goes when the store is opened", "[checkpoint]") {
+  const TemporaryFolder run;
+  {
+    CheckpointStore store(run.path(), 2);
+    store.save(7, files_of(7));
+    store.save_best(files_of(7));
+  }
+  for (const char* name :
+       {"checkpoints/.aside_step_00000007", "checkpoints/.writing_step_00000007", "checkpoints/.deleting_step_00000007",
+        "checkpoints/.writing_step_00000008", ".aside_best", ".writing_best", ".deleting_best"}) {
+    fs::create_directories(run / name);
+    std::ofstream(run / name / "state.json") << "old";
+  }
+  const CheckpointStore store(run.path(), 2);
+  CHECK(names_in(run.path()) == std::vector<std::string>{"best", "checkpoints"});
+  CHECK(names_in(run / "checkpoints") == std::vector<std::string>{"step_00000007"});
+  CHECK(save_in(run / "checkpoints/step_00000007") == 7);
+  CHECK(save_in(run / "best") == 7);
+}
+
+TEST_CASE("a run whose folder of checkpoints is a file is told so, whoever asks", "[checkpoint]") {
+  const TemporaryFolder run;
+  std::ofstream(run / "checkpoints") << "x";
+  CHECK_THROWS_WITH(CheckpointStore(run.path(), 1),
+                    (run / "checkpoints").string() + ": cannot be made: Not a directory");
+  CHECK_THROWS_WITH(find_newest_whole(run.path()),
+                    (run / "checkpoints").string() + ": cannot be read: Not a directory");
+}
+
 TEST_CASE("a pipe in the place of a checkpoint's file is damage", "[checkpoint]") {
   const TemporaryFolder run;
   CheckpointStore store(run.path(), 2);

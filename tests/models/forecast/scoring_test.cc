@@ -539,4 +539,10 @@ TEST_CASE("scoring: spread steps are even, and prefer no hour of the day") {
   }
   CHECK(hours == std::array<int, 4>{10, 10, 10, 10});
   CHECK(spread_steps(0, 9, 3, 0) == std::vector<std::int64_t>{0, 3, 6});
+  // By hand: the i-th of its tenth is the first one there whose hour of the day is i's.
+  CHECK(spread_steps(0, 60, 6, 4) == std::vector<std::int64_t>{0, 13, 22, 31, 40, 53});
+  CHECK(spread_steps(7, 23, 4, 4) == std::vector<std::int64_t>{7, 12, 17, 22});  // each part is one day
+  CHECK(spread_steps(7, 22, 4, 4) == std::vector<std::int64_t>{7, 10, 14, 18});  // less than a day: as they come
+  CHECK(spread_steps(3, 7, 4, 4) == std::vector<std::int64_t>{3, 4, 5, 6});
+  CHECK(spread_steps(3, 8, 4, 4) == std::vector<std::int64_t>{3, 4, 5, 6});
 }

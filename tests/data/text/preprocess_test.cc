@@ -501,6 +501,7 @@ TEST_CASE("preprocess: one table has the characters of all files under all keys"
 TEST_CASE("preprocess: a token file of any key that exists is refused, before a file is read") {
   Corpus corpus;
   corpus.input("this is no JSON\n");
+  corpus.options.tokenizer.type = "characters";  // whose table takes all texts
   corpus.options.keys = {"a", "b"};
   testing::write_text(corpus.output("b") + ".idx", "");
   CHECK_THROWS_WITH(preprocess(corpus.options, {}), corpus.output("b") + ".idx exists; --overwrite replaces it");

@@ -725,7 +725,7 @@ TEST_CASE("text data: the order, and how many samples have it, are those of the 
     parts.push_back(dynamic_cast<const BlendedSamples&>(*by_size.sets[0]).place(i).part);
   CHECK(parts == std::vector<std::int64_t>{0, 1, 0, 0, 1, 0});
   options.data_path = {"3", a, "1", b};
-  const TextData alone = opened(100, 0), beside = opened(100, 20);
+  const TextData alone = opened(100, 0), beside = opened(100, 500);
   CHECK(beside.order == alone.order);
   CHECK(beside.most_samples == alone.most_samples);
   CHECK(beside.trained_on == alone.trained_on);

@@ -1,9 +1,11 @@
 // Whole runs of the command on a text: what a run leaves behind, that it learns, resuming bit for bit, ranks, and the
 // text that is written with its weights.
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -149,6 +151,10 @@ TEST_CASE("generate: each flag of drawing narrows it down to the likeliest token
     CHECK(here.written("run", prompt + flag) == drawn);
   }
   CHECK(here.written("run", prompt + "--temperature 100") != drawn);
+  // Without a number it is 200 tokens, here characters, and the seed is 0.
+  const std::string usual = here.written("run", "--prompt 'beta '");
+  CHECK(std::ranges::count_if(usual, [](char byte) { return (byte & 0xc0) != 0x80; }) == 5 + 200 + 1);
+  CHECK(here.written("run", "--prompt 'beta ' --max-tokens 200 --seed 0") == usual);
   // Without a prompt it is an empty line, which this text has none of.
   CHECK_THAT(here.command("generate --device cpu --weights " + here.path("run").string()).err,
              ContainsSubstring("character U+000A at byte 1 is not in the table of characters"));
@@ -163,7 +169,11 @@ TEST_CASE("generate: many prompts from a file are continued as each alone, and t
   const std::string flags = "--max-tokens 30 --seed 3 ";
   const std::string said = here.written(
       "run", flags + "--in " + here.path("prompts.jsonl").string() + " --out " + here.path("texts.jsonl").string());
-  CHECK_THAT(said, ContainsSubstring("texts.jsonl: 11 prompts, 330 tokens in "));
+  std::smatch speed;
+  REQUIRE(std::regex_search(
+      said, speed, std::regex(R"(texts\.jsonl: 11 prompts, 330 tokens in (\d+\.\d\d) s: (\d+\.\d) tokens/s\n)")));
+  const double seconds = std::stod(speed[1]), rate = std::stod(speed[2]);
+  CHECK(std::abs(330 / rate - seconds) < 0.006);  // as far as its two decimals tell
   std::istringstream lines(here.file("texts.jsonl"));
   std::vector<std::string> texts;
   for (std::string line; std::getline(lines, line);) {
@@ -181,8 +191,9 @@ TEST_CASE("generate: many prompts from a file are continued as each alone, and t
   };
   std::ofstream(here.path("prompts.jsonl")) << "{\"text\": \"beta\"}\n{\"txt\": \"beta\"}\n";
   const std::string in = "--in " + here.path("prompts.jsonl").string();
-  CHECK_THAT(refusal(in), ContainsSubstring("prompts.jsonl, line 2: "));
-  CHECK_THAT(refusal(in + " --prompt a"), ContainsSubstring("--in and --prompt both name prompts"));
+  CHECK_THAT(refusal(in),
+             ContainsSubstring("prompts.jsonl, line 2: key \"text\" is missing; keys that exist: \"txt\"\n"));
+  CHECK_THAT(refusal(in + " --prompt a"), ContainsSubstring("--in and --prompt both name prompts; give one of them\n"));
   CHECK_THAT(refusal(in + " --out " + here.path("prompts.jsonl").string()),
              ContainsSubstring("--in and --out are both"));
   CHECK_THAT(refusal(in + " --out " + here.path("run/../prompts.jsonl").string()),  // spelled otherwise
@@ -290,6 +301,16 @@ TEST_CASE("a run on a text that is stopped and resumed ends with the same bits, 
                          here.path("parts").string()));
   CHECK(here.file("parts/best/model.safetensors") == here.file("whole/best/model.safetensors"));
   CHECK(metrics_of(here.path("parts")) == metrics_of(here.path("whole")));
+  const auto state_of = [&](const char* run) {
+    return json::parse(here.file(concat(run, "/checkpoints/step_00000040/state.json")));
+  };
+  const json state = state_of("parts"), expected = state_of("whole");
+  for (const char* key : {"trainer", "samples", "cursor", "best_loss", "best_iteration", "validation_is_owed"}) {
+    INFO(key);
+    CHECK(state.at(key) == expected.at(key));
+  }
+  for (const char* key : {"iterations", "loss"}) CHECK(state.at("epoch").at(key) == expected.at("epoch").at(key));
+  CHECK(state.at("epoch").at("iterations") < 40);  // the first checkpoint was within an epoch
 
   std::ofstream(here.path("words.txt")) << "beta " + words(599) + "alpha";
   const Outcome other = here.command("train --resume --set num_iters=60 --threads 1 --device cpu --run-dir " +
@@ -440,6 +461,30 @@ TEST_CASE("evaluate: --data takes the place of all data of the run, of whatever 
   std::ofstream(here.path("late.txt")) << std::string(95, 'a') + "\nb" + "QQQ";
   CHECK_THAT(evaluate("characters", "--data " + here.path("late.txt").string()).err,
              ContainsSubstring("late.txt: character U+000A at byte 96 (in line 1) is not in the table of characters"));
+}
+
+TEST_CASE("the test of a text is that of the averaged weights, of the last ones or the best, as its validation is") {
+  const Texts here;
+  const std::string words = here.path("words.txt").string();
+  const std::string short_run =
+      "--set num_iters=4 --set validate_every=2 --set checkpoint_every=0 --set valid_text_path=" + words +
+      " --set test_text_path=" + words + " --set eval_iters=4 ";
+  const auto summary_of = [&](const std::string& run, const std::string& more) {
+    here.done(here.train(run, short_run + more));
+    return json::parse(here.file(run + "/summary.json"));
+  };
+  const json last = summary_of("last", "--set ema=0.5 --set test_weights=last");
+  CHECK(last.at("test_loss") == last.at("val_loss"));
+  CHECK(last.at("test_perplexity") == last.at("val_perplexity"));
+  CHECK(last.at("test_iteration") == 4);
+  CHECK_THAT(here.file("last/out.log"), ContainsSubstring(concat("test loss ", last.at("test_loss").get<double>(),
+                                                                 ", with the last weights, of iteration 4\n")));
+  const json best = summary_of("best", "--set ema=0.5");
+  CHECK(best.at("test_loss") == last.at("test_loss"));  // it is the last one that is best
+  CHECK_THAT(here.file("best/out.log"), ContainsSubstring(", with the best weights, of iteration 4\n"));
+  const json plain = summary_of("plain", "--set test_weights=last");
+  CHECK(plain.at("test_loss") == plain.at("val_loss"));
+  CHECK(plain.at("test_loss") != last.at("test_loss"));
 }
 
 TEST_CASE("a text that is not there, or is given to another task, is told with the flag that is meant") {

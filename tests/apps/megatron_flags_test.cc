@@ -376,12 +376,17 @@ TEST_CASE("Megatron's flags: what is refused, each by its name") {
              ContainsSubstring("--global-batch-size 12 is no multiple of --micro-batch-size 2 times 4 data-parallel"));
   CHECK_THAT(with("--train-samples 800"), ContainsSubstring("one of --train-iters and --train-samples is needed"));
   CHECK_THAT(with("--lr-decay-samples 80"), ContainsSubstring("--lr-decay-samples does not fit --train-iters"));
-  CHECK_THAT(with("--lr-warmup-iters 8"), ContainsSubstring("exclude each other"));
+  CHECK(with("--lr-warmup-iters 8") == "--lr-warmup-fraction and --lr-warmup-iters exclude each other");
   CHECK_THAT(with("--fp16 --bf16"), ContainsSubstring("--fp16 and --bf16 exclude each other"));
-  CHECK_THAT(with("--end-weight-decay 1"), ContainsSubstring("--weight-decay-incr-style constant takes no"));
-  CHECK_THAT(with("--rampup-batch-size 2 2 8"), ContainsSubstring("--rampup-batch-size needs --train-samples"));
+  CHECK(with("--end-weight-decay 1") ==
+        "--weight-decay-incr-style constant takes no --start-weight-decay and no --end-weight-decay");
+  CHECK(with("--rampup-batch-size 2 2 8") == "--rampup-batch-size needs --train-samples, not --train-iters");
+  CHECK(with("--mock-data") == "--mock-data takes the place of --data-path: give one of them");
   CHECK_THAT(with("--load ELSEWHERE"), ContainsSubstring("--load ELSEWHERE does not exist"));
-  CHECK_THAT(with("--load ."), ContainsSubstring("a run goes on in its own folder"));
+  CHECK(
+      with("--load .") ==
+      "--load .: a run goes on in its own folder, and --save is CKPT; give both the same, or --finetune to start a new "
+      "run from its weights");
   CHECK_THAT(refusal_of("--num-layers 2"), ContainsSubstring("--hidden-size is missing"));
   CHECK_THAT(with("--tokenizer-type BertWordPieceCase"), ContainsSubstring("BertWordPieceCase"));
 }
@@ -499,8 +504,11 @@ TEST_CASE("Megatron's flags: lengths, rates and scales in samples, as the flags 
              ContainsSubstring("--lr-decay-samples does not fit --train-iters; give --lr-decay-iters"));
   CHECK_FALSE(flags_of(kCourse).own_config->entries.contains("train_samples"));
   CHECK(entry(by_samples + "--rampup-batch-size 8 8 40", "batch_rampup") == nlohmann::json{8, 8, 40});
-  CHECK_THAT(refusal_of(by_samples + "--rampup-batch-size 4 4"), ContainsSubstring("needs three numbers"));
-  CHECK_THAT(refusal_of(by_samples + "--rampup-batch-size 4 4 many"), ContainsSubstring("many: a number is needed"));
+  CHECK(refusal_of(by_samples + "--lr-warmup-fraction .1 --lr-warmup-samples 5") ==
+        "--lr-warmup-fraction and --lr-warmup-samples exclude each other");
+  CHECK(refusal_of(by_samples + "--rampup-batch-size 4 4") ==
+        "--rampup-batch-size needs three numbers: START INCREMENT SAMPLES");
+  CHECK(refusal_of(by_samples + "--rampup-batch-size 4 4 many") == "--rampup-batch-size many: a number is needed");
   CHECK_THAT(refusal_of(by_samples + "--rampup-batch-size 4 3 40"),
              ContainsSubstring("--rampup-batch-size: from 4 by 3 the batch does not reach 8"));
 }

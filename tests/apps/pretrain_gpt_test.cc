@@ -1,4 +1,7 @@
 // Whole runs of isobar pretrain-gpt on a small text: the log beside a golden one, files, resuming, and what is refused.
+#include <signal.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -137,6 +140,15 @@ void check_operands_in(const json& trace) {
   CHECK(messages > 0);
 }
 
+// How many parameters the log tells of which rank, "tensor, pipeline".
+std::map<std::string, std::int64_t> parameters_told(const std::string& log) {
+  std::map<std::string, std::int64_t> parameters;
+  const std::regex line(R"( > number of parameters on \(tensor, pipeline\) model parallel rank \((.*)\): (\d+)\n)");
+  for (std::sregex_iterator at(log.begin(), log.end(), line); at != std::sregex_iterator(); ++at)
+    CHECK(parameters.emplace((*at)[1].str(), std::stoll((*at)[2])).second);
+  return parameters;
+}
+
 std::vector<double> losses_in(const std::filesystem::path& run) {
   std::vector<double> losses;
   for (const json& line : metrics_of(run))
@@ -270,6 +282,26 @@ TEST_CASE("pretrain-gpt: a run that pauses, is stopped or goes back ends with th
   std::ofstream(here.path("paused/latest_checkpointed_iteration.txt")) << "6";
   here.done(again("paused", ""));
   CHECK(tensors_of(here.file("paused/iter_0000012/model.safetensors")) == tensors_of(weights));
+}
+
+TEST_CASE("pretrain-gpt: a signal ends a run behind an iteration, with Megatron-LM's line and a checkpoint") {
+  const SmallCourse here;
+  const std::filesystem::path metrics = here.path("run/metrics.jsonl");
+  const Outcome stopped = isobar_command(
+      here.path(), "pretrain-gpt " + here.flags() + "--train-iters 100000 --save " + here.path("run").string(),
+      [&](pid_t child) {
+        for (int i = 0; i < 2000 && !std::filesystem::exists(metrics); ++i) ::usleep(10'000);
+        ::kill(child, SIGTERM);
+      });
+  CHECK(stopped.status == 75);
+  CHECK_THAT(stopped.out, ContainsSubstring("\n[exiting program after receiving SIGTERM.] datetime: "));
+  const std::string iteration = here.file("run/latest_checkpointed_iteration.txt");
+  CHECK(here.file("run/stopped") == "stopped by SIGTERM after iteration " + iteration + " of 100000\n");
+  CHECK_THAT(stopped.out, ContainsSubstring("stopped by SIGTERM after iteration " + iteration +
+                                            " of 100000; a checkpoint is written to " + here.path("run").string() +
+                                            ": run again with --resume\n"));
+  CHECK(stopped.out.find(concat("saving checkpoint at iteration ", std::string(7 - iteration.size(), ' '), iteration)) <
+        stopped.out.find("[exiting program"));
 }
 
 TEST_CASE("pretrain-gpt: a run that is made longer is the longer one, where the order of samples is the same") {
@@ -492,14 +524,12 @@ TEST_CASE("pretrain-gpt: parameters of every rank that shares the first one's sa
                                     "--ranks 4 --tensor-model-parallel-size 2 --train-iters 4 --eval-iters 0 "
                                     "--timing-log-level 2");
   here.done(run);
-  std::map<std::string, std::int64_t> parameters;
-  const std::regex of_rank(R"( > number of parameters on \(tensor, pipeline\) model parallel rank \((.*)\): (\d+))");
+  const std::map<std::string, std::int64_t> parameters = parameters_told(run.out);
   const std::regex timer(R"(    ([a-z-]+) \.+: \(([0-9.]+), ([0-9.]+)\))");
   std::vector<std::string> timers;
   std::istringstream in(run.out);
   std::smatch match;
   for (std::string text; std::getline(in, text);) {
-    if (std::regex_match(text, match, of_rank)) CHECK(parameters.emplace(match[1].str(), std::stoll(match[2])).second);
     if (!std::regex_match(text, match, timer)) continue;
     timers.push_back(match[1].str());
     CHECK(std::stod(match[2]) <= std::stod(match[3]));
@@ -508,6 +538,24 @@ TEST_CASE("pretrain-gpt: parameters of every rank that shares the first one's sa
   CHECK(parameters.at("0, 0") + parameters.at("1, 0") > 36224);  // of the whole network: some are held by both
   CHECK(parameters.at("0, 0") < 36224);
   CHECK(timers == std::vector<std::string>{"forward-backward", "batch-generator", "all-grads-sync", "optimizer"});
+}
+
+// Of a table of 320 x 32, positions of 16 x 32, two blocks of 12 · 32² + 13 · 32 and a norm of 2 · 32 parameters.
+TEST_CASE("pretrain-gpt: parameters of each stage of a pipeline and of each tensor-parallel rank, by hand") {
+  const SmallCourse here;
+  const auto told = [&](const std::string& layout) {
+    const Outcome run = here.pretrain("run", "--overwrite --train-iters 1 --eval-iters 0 " + layout);
+    here.done(run);
+    return parameters_told(run.out);
+  };
+  using Told = std::map<std::string, std::int64_t>;
+  CHECK(told("--ranks 4") == Told{{"0, 0", 36224}});
+  // The table is held at both ends.
+  CHECK(told("--ranks 4 --pipeline-model-parallel-size 2") ==
+        Told{{"0, 0", 10240 + 512 + 12704}, {"0, 1", 12704 + 64 + 10240}});
+  // Of five groups of 64 rows three and two, and of each block's matrices and the biases of what is split a half.
+  CHECK(told("--ranks 4 --tensor-model-parallel-size 2") ==
+        Told{{"0, 0", 6144 + 512 + 2 * 6448 + 64}, {"1, 0", 4096 + 512 + 2 * 6448 + 64}});
 }
 
 TEST_CASE("pretrain-gpt: tags of TensorBoard, by iterations and by samples") {

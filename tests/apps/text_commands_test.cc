@@ -96,7 +96,7 @@ TEST_CASE("text commands: from a text to a token file and back") {
   CHECK(read_file(commands.at("arrays/m_train_indexmap_3ns_4sl_1234s_shuffle_idx.npy")).substr(10, 20) ==
         "{'descr': '<u4', 'fo");
   CHECK_THAT(commands.refused("index " + commands.at("m") + " --seq-length 4 --samples 3,1 --out x"),
-             ContainsSubstring("--samples needs three numbers"));
+             ContainsSubstring("--samples needs three numbers, as in 800,80,80; 2 are given"));
   CHECK_THAT(commands.refused("index " + commands.at("m") + " --seq-length 4 --samples 1,1,1 --split 1 --out " +
                               commands.at("arrays")),
              ContainsSubstring("m, valid: documents 4 to 4 of 4 are no documents"));
@@ -182,6 +182,12 @@ TEST_CASE(
                ContainsSubstring(std::string("--vocabulary ") + number + " is no number of tokens"));
   CHECK_THAT(commands.done(import + "--vocabulary 3"), ContainsSubstring("n: 1 documents, 3 tokens"));
   CHECK_THAT(commands.refused(import + "--vocabulary 3"), ContainsSubstring("exists; --overwrite replaces it"));
+  // A prefix may be given with an ending of its files.
+  CHECK(commands.done("merge " + commands.at("n.idx") + " --output-prefix " + commands.at("two.bin")) ==
+        commands.at("two") + ": 1 documents, 3 tokens\n" +
+            "the tokenizer of a file is unknown (it has no .json), so it was not compared\n");
+  CHECK(commands.done("import " + commands.at("t.bin") + " --vocabulary 3 --eod 2 --output-prefix " +
+                      commands.at("three.idx")) == commands.at("three") + ": 2 documents, 3 tokens\n");
   CHECK_THAT(commands.done(import + "--vocabulary 3 --overwrite"), ContainsSubstring("n: 1 documents, 3 tokens"));
 }
 
@@ -200,6 +206,7 @@ TEST_CASE("text commands: the index of samples is split by the rule that is aske
     return -1;
   };
   // A half of five documents is two to the core, and three to Megatron of 2022, which rounds and then moves the bounds.
+  commands.refused("index " + commands.at("p_text_document") + " --seq-length 4 --samples 3,0,0 --rule new --out x");
   CHECK(last_of_training(" --rule=core") == 1);
   CHECK(last_of_training(" --rule=legacy") == 2);
   CHECK(last_of_training("") == 2);
@@ -411,4 +418,16 @@ TEST_CASE("text commands: preprocess killed at random moments leaves no token fi
   std::set<std::string> left;
   for (const auto& entry : fs::directory_iterator(commands.folder.path())) left.insert(entry.path().filename());
   CHECK(left == std::set<std::string>{"in", "p_text_document.bin", "p_text_document.idx", "p_text_document.json"});
+}
+
+TEST_CASE("text commands: without shares of its own an index has Megatron's") {
+  const TextCommands commands;
+  std::string text;
+  for (int document = 0; document < 25; ++document) text += "a text\n\n";
+  testing::write_text(commands.at("in"), text);
+  commands.done("preprocess --text --separator '' --tokenizer-type bytes --input " + commands.at("in") +
+                " --output-prefix " + commands.at("p"));
+  CHECK(commands.done("index " + commands.at("p_text_document") + " --seq-length 3 --samples 1,1,0 --out " +
+                      commands.at("x")) ==
+        "train: 24 documents, 144 tokens, 1 epoch, 47 samples\nvalid: 1 documents, 6 tokens, 1 epoch, 1 samples\n");
 }

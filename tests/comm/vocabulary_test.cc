@@ -99,6 +99,26 @@ TEST_CASE("vocabulary: ranks that share logits predict what one rank does") {
   CHECK(findings.wrong() == "");
 }
 
+TEST_CASE("vocabulary: ranks share groups of 64 rows, or of so many fewer that each has one") {
+  const auto group = [](std::int64_t rows, int ranks) {
+    return vocab_group(rows, Parallel::imagined(0, {.tp = ranks}, "tp-cp-dp"));
+  };
+  CHECK(group(50304, 8) == 64);
+  CHECK(group(128, 2) == 64);
+  CHECK(group(65, 2) == 64);  // the second one has a single row
+  CHECK(group(64, 2) == 32);
+  CHECK(group(65, 3) == 32);
+  CHECK(group(64, 3) == 16);
+  CHECK(group(65, 4) == 16);
+  CHECK(group(5, 4) == 1);
+  CHECK(group(4, 4) == 1);
+  CHECK(group(3, 2) == 2);
+  CHECK(group(2, 2) == 1);
+  CHECK(group(1, 1) == 64);
+  CHECK(testing::error_of([&] { group(3, 4); }) ==
+        "the 3 rows of a table of tokens are fewer than the 4 tensor-parallel ranks that share it");
+}
+
 TEST_CASE("vocabulary: any label may be the one that does not count") {
   constexpr std::int64_t kRows = 5, kWidth = 4;
   constexpr std::int32_t kIgnored = 3;

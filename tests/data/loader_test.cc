@@ -10,9 +10,11 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "data/batch_cut.h"
 #include "data/fields/pairs.h"
 #include "data/loader.h"
 #include "data/sampler.h"
@@ -262,7 +264,7 @@ TEST_CASE("loader: impossible batches are refused") {
   const PairDataset dataset(years.steps());
   const std::int64_t samples = dataset.samples();
   CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.cut = {.batch = 11}}),
-                    ContainsSubstring("a batch of 11 samples is larger than the 10 samples of"));
+                    "a batch of 11 samples is larger than the 10 samples of " + dataset.name());
   CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.cut = {.batch = 12, .parts = 3, .rank = 1, .ranks = 4}}),
                     ContainsSubstring("a batch of 12 samples is larger than the 10 samples"));
   CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.cut = {.batch = 2, .rank = 3, .ranks = 3}}),
@@ -274,11 +276,11 @@ TEST_CASE("loader: impossible batches are refused") {
   CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.cut = {.batch = 2, .rank = -1, .ranks = 3}}),
                     "rank -1 is not one of 3");
   CHECK_THROWS_WITH(Loader(dataset, Sampler(9, true), {}),
-                    ContainsSubstring("a sampler of 9 samples is not for the 10"));
-  CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.workers = -1}),
-                    ContainsSubstring("the loader cannot have -1 workers that read "));
-  CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.read_ahead = 0}),
-                    ContainsSubstring(" workers that read 0 batches ahead"));
+                    "a sampler of 9 samples is not for the 10 of " + dataset.name());
+  CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.workers = -1, .read_ahead = 3}),
+                    "the loader cannot have -1 workers that read 3 batches ahead");
+  CHECK_THROWS_WITH(Loader(dataset, Sampler(samples, true), {.workers = 2, .read_ahead = 0}),
+                    "the loader cannot have 2 workers that read 0 batches ahead");
   Loader whole(dataset, Sampler(samples, true), {.cut = {.batch = 10}});
   CHECK(whole.batches_per_epoch() == 1);
   CHECK_THROWS_WITH(whole.seek({3, 2}), "the loader has no batch 2 of epoch 3: an epoch has 1 batches");
@@ -471,7 +473,7 @@ TEST_CASE("loader: buffers come from the caller, bounded in number, and outlive 
 
   Loader stingy(dataset, sampler_of(dataset, true), {.cut = {.batch = 2}, .read_ahead = 1});
   const auto one = stingy.next(), two = stingy.next();
-  CHECK_THROWS_WITH(stingy.next(), ContainsSubstring("held by the caller"));
+  CHECK_THROWS_WITH(stingy.next(), "the loader's 2 buffers are all held by the caller");
 }
 
 TEST_CASE("loader: what was allocated is freed where an allocation fails") {
@@ -507,4 +509,53 @@ TEST_CASE("loader: ends at once while its workers are busy, however often") {
     if (i % 5 == 0) loader.seek({i, 1});
   }
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
+}
+
+TEST_CASE("loader: parts of a batch one after another, the larger ones first, and those of an incomplete batch") {
+  const BatchCut cut{.batch = 7, .parts = 3, .keeps_incomplete = true};
+  std::vector<std::pair<std::int64_t, std::int64_t>> parts;
+  for (std::int64_t index = 0; index < 12; ++index) {
+    const Part part = cut.part(23, index);
+    parts.emplace_back(part.begin, part.end);
+  }
+  CHECK(parts == std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 3},
+                                                                    {3, 5},
+                                                                    {5, 7},
+                                                                    {7, 10},
+                                                                    {10, 12},
+                                                                    {12, 14},
+                                                                    {14, 17},
+                                                                    {17, 19},
+                                                                    {19, 21},
+                                                                    {21, 22},
+                                                                    {22, 23},
+                                                                    {23, 23}});
+  CHECK(cut.batch_size(23, 2) == 7);
+  CHECK(cut.batch_size(23, 3) == 2);
+}
+
+TEST_CASE("loader: batches of an epoch, with and without what is left over") {
+  const BatchCut drops{.batch = 7}, keeps{.batch = 7, .keeps_incomplete = true};
+  for (const auto& [samples, whole, all] :
+       {std::tuple(0, 0, 0), std::tuple(6, 0, 1), std::tuple(7, 1, 1), std::tuple(8, 1, 2), std::tuple(21, 3, 3)}) {
+    CHECK(drops.batches(samples) == whole);
+    CHECK(keeps.batches(samples) == all);
+  }
+}
+
+TEST_CASE("loader: a rank's samples of a part are every so many-th") {
+  const auto own = [](std::int64_t total) {
+    std::vector<std::int64_t> counts;
+    for (std::int64_t rank = 0; rank < 3; ++rank) counts.push_back(BatchCut{.rank = rank, .ranks = 3}.own(total));
+    return counts;
+  };
+  using Counts = std::vector<std::int64_t>;
+  CHECK(own(0) == Counts{0, 0, 0});
+  CHECK(own(1) == Counts{1, 0, 0});
+  CHECK(own(2) == Counts{1, 1, 0});
+  CHECK(own(3) == Counts{1, 1, 1});
+  CHECK(own(7) == Counts{3, 2, 2});
+  const BatchCut cut{.batch = 11, .parts = 2, .rank = 1, .ranks = 4};  // parts of six and of five
+  CHECK(cut.largest_part() == 2);
+  CHECK(BatchCut{.batch = 11, .parts = 2, .rank = 2, .ranks = 4}.largest_part() == 1);
 }

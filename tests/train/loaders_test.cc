@@ -163,6 +163,31 @@ TEST_CASE("loaders: a set that is judged gives every sample once, in order, to a
   CHECK_THROWS_WITH(of_damaged.try_first_batch(), "sample 3 is damaged");
 }
 
+TEST_CASE("loaders: what is drawn for a set that is judged follows from the seed of the run, for pictures too") {
+  class Drawn final : public Dataset {
+   public:
+    std::string name() const override { return "drawn"; }
+    std::int64_t samples() const override { return 7; }
+    std::vector<TensorSpec> layout() const override { return {{"x", {1}, DType::i32}}; }
+    void read(const SampleKey& key, std::span<void* const> to) const override {
+      *static_cast<std::int32_t*>(to[0]) = static_cast<std::int32_t>(key.random_below(1 << 30, 0));
+    }
+  };
+  const Drawn drawn;
+  const auto first_of = [](const EvaluationSet& set) { return tensor_of(set.first_samples(3), "x").to_vector(); };
+  const auto first = [&](std::int64_t seed) {
+    EvaluationSet set(drawn, 3, {}, seed, Device{});
+    CHECK(tensor_of(set.loader().next()->tensors, "x").to_vector() == first_of(set));
+    return first_of(set);
+  };
+  CHECK(first(5) == first(5));
+  CHECK(first(5) != first(6));
+  Loaders loaders(drawn, drawn, {}, {.global_batch_size = 3}, 6, Device{});
+  CHECK(first_of(loaders.valid()) == first(6));
+  CHECK(first_of(loaders.judged(drawn)) == first(6));
+  CHECK_THROWS_WITH(loaders.moved({0, 1}, 13), "the training set had 13 samples, and now has 7");
+}
+
 TEST_CASE("loaders: what one rank of a run computes at once") {
   const BatchOptions batch{.global_batch_size = 130, .grad_accumulation = 2};
   CHECK(batch.at_once() == 65);

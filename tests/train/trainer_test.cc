@@ -1,6 +1,7 @@
 // One update and one pass over a set: what they ask for, in which order, what they tell, and what a checkpoint keeps.
 #include "apps/train/trainer.h"
 
+#include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -128,6 +129,17 @@ TEST_CASE("trainer: the state of a checkpoint is the one that goes on, number by
                     "overflows_left is 4, which is not from 0 to 3");
   CHECK_THROWS_WITH(rank.trainer().set_state(refused("applied_samples", -1)),
                     ContainsSubstring("applied_samples is -1, which is not from 0 to "));
+}
+
+TEST_CASE("trainer: a loss that is not finite ends a run with its iteration") {
+  const TinyClassifier classifier(kTrainerLabels);
+  TinyRank rank(classifier);
+  rank.step();
+  for (const NamedParameter& p : rank.task().parameters().named()) {
+    Tensor weight = rank.task().parameters().weight(p);
+    weight.set_values(std::vector<double>(static_cast<std::size_t>(weight.numel()), std::nan("")));
+  }
+  CHECK_THROWS_WITH(rank.step(), Matches("iteration 2: the loss is -?nan; a lower lr, warmup or grad_clip may help"));
 }
 
 TEST_CASE("trainer: graphs of steps are for one rank on a GPU") {

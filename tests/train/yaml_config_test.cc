@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/harness/error_of.h"
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
@@ -191,4 +192,27 @@ TEST_CASE("YAML that cannot be a config is refused with file and key") {
   const std::string unknown = written(folder, "base: {learning_rate: 1}");
   CHECK_THROWS_WITH(testing::checked_config(load_yaml_config(unknown, "base").entries),
                     ContainsSubstring("learning_rate in " + unknown) && ContainsSubstring("did you mean lr?"));
+}
+
+TEST_CASE("YAML: each fault is one sentence with the file, the config in it and the key") {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& content) {
+    const std::string file = written(folder, content);
+    return testing::error_of([&] { load_yaml_config(file, "base"); });
+  };
+  const std::string file = written(folder, ""), origin = file + " (base)";
+  CHECK(refusal("base: {lr: {a: {b: 1}}}") == "config key lr.a in " + origin + " must be a value or a list");
+  CHECK(refusal("base: {lr: [1, [2]]}") == "config key lr in " + origin + " must be a list of values");
+  CHECK(refusal("base: {lr: {a: 1, a: 2}}") == "config key lr.a stands twice in " + origin);
+  CHECK(refusal("base: {lr: {? [1] : 2}}") == "config key lr in " + origin + " has a key that is no word");
+  CHECK(refusal("base: {? [1] : 2}") == "config " + origin + " has a key that is no word");
+  CHECK(refusal("base: {lr: 1, lr: 2}") == "config key lr stands twice in " + origin);
+  CHECK(refusal("base: {<<: 3}") ==
+        "config " + origin + " must be a map of keys and values, and so must what it merges");
+  CHECK(refusal("other: {}\nbase: {lr: 1}\nbase: {lr: 2}") == "config base stands twice in " + file);
+  CHECK(refusal("- base") == "config file " + file + " must hold configs by name");
+  CHECK(refusal("bose: {lr: 1}") == "config file " + file + " holds no config 'base'; did you mean bose?");
+  CHECK(refusal("base: {lr: {a: 1, b: 2}}\n").empty());
+  const std::string none = folder / "none.yaml";
+  CHECK(testing::error_of([&] { load_yaml_config(none, "base"); }) == "cannot open config file " + none);
 }

@@ -419,3 +419,105 @@ TEST_CASE("preprocess: JSON may be 64 levels deep, and twenty of many keys are t
   const std::string many = corpus.input(line + "}\n");
   CHECK_THROWS_WITH(corpus.run(), many + ", line 1: key \"text\" is missing; keys that exist: " + told);
 }
+
+TEST_CASE("preprocess: the bytes of all keys together are those of a file, and of a line of progress") {
+  Corpus corpus;
+  corpus.input("{\"a\": \"" + std::string(1'100'000, 'x') + "\", \"b\": \"\"}\n");  // a block of its own
+  const std::string second = corpus.folder / "second";
+  testing::write_text(second,
+                      "{\"a\": \"" + std::string(400'000, 'x') + "\", \"b\": \"" + std::string(300'000, 'y') + "\"}\n");
+  corpus.options.input.paths.push_back(second);
+  corpus.options.keys = {"a", "b"};
+  corpus.options.workers = 1;
+  corpus.options.log_interval = 1;
+  CHECK(corpus.run().files_without_text.empty());
+  REQUIRE(corpus.said.size() == 2);
+  CHECK_THAT(corpus.said[0], testing::Matches("1 documents, 1\\.1 MB of text, [0-9.]+ MB/s"));
+  CHECK_THAT(corpus.said[1], testing::Matches("2 documents, 1\\.8 MB of text, [0-9.]+ MB/s"));
+}
+
+TEST_CASE("preprocess: the next line of progress is that of the next multiple of the interval") {
+  Corpus corpus;
+  std::string lines;
+  for (int i = 0; i < 13; ++i) lines += "{\"text\": \"" + std::string(100'000, 'a') + "\"}\n";  // blocks of 11 and of 2
+  corpus.input(lines);
+  corpus.options.workers = 1;
+  const auto said = [&](std::int64_t interval) {
+    corpus.options.log_interval = interval;
+    corpus.said.clear();
+    corpus.run();
+    std::vector<std::string> documents;
+    for (const std::string& line : corpus.said) documents.push_back(line.substr(0, line.find(',')));
+    return documents;
+  };
+  CHECK(said(5) == Texts{"11 documents"});  // the next one would be that of 15
+  CHECK(said(6) == Texts{"11 documents", "13 documents"});
+  CHECK(said(11) == Texts{"11 documents"});
+  CHECK(said(12) == Texts{"13 documents"});
+  CHECK(said(-1).empty());
+}
+
+TEST_CASE("preprocess: what is replaced or looks like a special token is counted over all files and keys") {
+  Corpus corpus;
+  corpus.input("{\"a\": \"\xff\", \"b\": \"<|eod|>\"}\n");
+  const std::string second = corpus.folder / "second";
+  testing::write_text(second, "{\"a\": \"<|eod|>x<|pad|>\", \"b\": \"\xfe\xfe\"}\n");
+  corpus.options.input.paths.push_back(second);
+  corpus.options.keys = {"a", "b"};
+  corpus.options.invalid = InvalidText::replaced;
+  const PreprocessReport report = corpus.run();
+  CHECK(report.replaced == 3);
+  CHECK(report.special_texts == 3);
+  REQUIRE(report.files.size() == 2);
+  CHECK(report.files[0].facts.eod == 256);
+  CHECK(report.files[0].facts.fingerprint == "007ceb13f35f6e4c");
+  CHECK(report.files[0].facts.text_bytes == 3 + 15);  // U+FFFD has three
+  CHECK(report.files[1].facts.text_bytes == 7 + 6);
+  CHECK(report.files[1].facts.tokens == 13);
+}
+
+TEST_CASE("preprocess: one table has the characters of all files under all keys") {
+  Corpus corpus;
+  corpus.input("{\"a\": \"cb\", \"b\": \"é\"}\n");
+  const std::string second = corpus.folder / "second";
+  testing::write_text(second, "{\"a\": \"ad\", \"b\": \"b\"}\n");
+  corpus.options.input.paths.push_back(second);
+  corpus.options.keys = {"a", "b"};
+  corpus.options.tokenizer.type = "characters";
+  corpus.run();
+  CHECK(read_file(corpus.folder / "out_characters.json") == "{\"characters\":\"abcdé\"}\n");
+  const auto ids = [&](const std::string& key, std::int64_t sequence) {
+    const TokenFile file(corpus.output(key));
+    std::vector<std::int32_t> all(static_cast<std::size_t>(file.lengths()[static_cast<std::size_t>(sequence)]));
+    file.read(sequence, 0, all);
+    return all;
+  };
+  CHECK(ids("a", 0) == std::vector{2, 1});
+  CHECK(ids("a", 1) == std::vector{0, 3});
+  CHECK(ids("b", 0) == std::vector{4});
+  CHECK(ids("b", 1) == std::vector{1});
+}
+
+TEST_CASE("preprocess: a token file of any key that exists is refused, before a file is read") {
+  Corpus corpus;
+  corpus.input("this is no JSON\n");
+  corpus.options.tokenizer.type = "characters";  // whose table takes all texts
+  corpus.options.keys = {"a", "b"};
+  testing::write_text(corpus.output("b") + ".idx", "");
+  CHECK_THROWS_WITH(preprocess(corpus.options, {}), corpus.output("b") + ".idx exists; --overwrite replaces it");
+  CHECK_FALSE(fs::exists(corpus.output("a") + ".bin"));
+  fs::rename(corpus.output("b") + ".idx", corpus.output("a") + ".idx");
+  CHECK_THROWS_WITH(preprocess(corpus.options, {}), corpus.output("a") + ".idx exists; --overwrite replaces it");
+}
+
+TEST_CASE("preprocess: a missing key is told with all that exist, and keys that nobody wants may be there twice") {
+  Corpus corpus;
+  corpus.options.keys = {"text", "title", "body"};
+  const std::string path = corpus.input("{\"title\": \"t\", \"other\": [\"text\"], \"text\": \"x\"}\n");
+  CHECK_THROWS_WITH(corpus.run(),
+                    path + ", line 1: key \"body\" is missing; keys that exist: \"other\", \"text\", \"title\"");
+  corpus.options.keys = {"text"};
+  corpus.input("{\"n\": 1, \"n\": [\"a\", \"b\"], \"text\": \"x\", \"n\": {\"text\": \"y\"}}\n{\"text\": \"z\"}\n");
+  corpus.run();
+  CHECK(corpus.documents() == Texts{"x", "z"});
+}

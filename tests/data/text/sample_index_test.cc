@@ -106,6 +106,17 @@ std::map<std::string, std::vector<std::int32_t>> sample_of(const Dataset& data, 
 
 const Lengths kSix{5, 3, 7, 2, 9, 4};
 
+// A token file of documents of ten tokens each, their number.
+std::string write_tens(const std::string& prefix, int documents, const std::string& fingerprint) {
+  TokenWriter writer(prefix, TokenType::u16, ExistingFile::refused);
+  for (int d = 0; d < documents; ++d) {
+    writer.add_sequence(Lengths(10, d));
+    writer.end_document();
+  }
+  writer.finish({.tokenizer = "bytes", .fingerprint = fingerprint});
+  return prefix;
+}
+
 }  // namespace
 
 TEST_CASE("numpy orders: RandomState.shuffle and default_rng().integers") {
@@ -227,7 +238,8 @@ TEST_CASE("split: both rules of rounding, and what is no split") {
     CHECK(split_documents("969, 30, 1", 0, rule) == Bounds{0, 0, 0, 0});
     for (const char* bad : {"", ",", "1,", "1,2,3,4", "a", "1;2", "-1,2", "inf,1", "nan", "1,,2"}) {
       INFO("split: " << bad);
-      CHECK_THROWS_WITH(split_documents(bad, 10, rule), ContainsSubstring("is not a list of up to three shares"));
+      CHECK_THROWS_WITH(split_documents(bad, 10, rule),
+                        concat("split \"", bad, "\" is not a list of up to three shares, as in 949,50,1"));
     }
     CHECK_THROWS_WITH(split_documents("0,0,0", 10, rule), "split \"0,0,0\" gives nothing to any set");
   }
@@ -296,7 +308,9 @@ TEST_CASE("token samples: documents begin behind their ends in positions, masks 
         &TokenSamplesOptions::eod_mask_loss}) {
     TokenSamplesOptions one = some;
     one.*needs_ends = true;
-    CHECK_THROWS_WITH(TokenSamples(documents, one), ContainsSubstring("need a token that ends a document"));
+    CHECK_THROWS_WITH(TokenSamples(documents, one),
+                      "counted: reset_position_ids, reset_attention_mask and eod_mask_loss need a token that ends a "
+                      "document");
   }
 }
 
@@ -444,13 +458,7 @@ TEST_CASE("mock data: the lengths and tokens of Megatron's") {
 TEST_CASE("text data: the sets of a split, of paths of their own, of a blend, and made up") {
   const testing::TemporaryFolder folder;
   const auto write = [&](const std::string& name, int documents, const std::string& fingerprint) {
-    TokenWriter writer(folder / name, TokenType::u16, ExistingFile::refused);
-    for (int d = 0; d < documents; ++d) {
-      writer.add_sequence(Lengths(10, d));
-      writer.end_document();
-    }
-    writer.finish({.tokenizer = "bytes", .fingerprint = fingerprint});
-    return (folder / name).string();
+    return write_tens(folder / name, documents, fingerprint);
   };
   const std::string a = write("a", 100, "1"), b = write("b", 50, "1"), other = write("other", 5, "2");
   TextDataOptions options{
@@ -618,4 +626,170 @@ TEST_CASE("sample index: more epochs than can be shuffled are refused with the n
   CHECK_THROWS_WITH(index_of(lengths, 1 << 20, 1 << 14),
                     "these: 16384 samples of 1048576 tokens take 8589934593 epochs of 3 documents, more than can be "
                     "shuffled");
+}
+
+TEST_CASE("sample index: the largest numbers that it takes, and those just beyond") {
+  const auto with = [](SampleIndexOptions options) {
+    options.name = "these";
+    options.lengths = kSix;
+    return SampleIndex(options);
+  };
+  constexpr std::int64_t kLength = 1 << 30, kSamples = (std::int64_t{1} << 32) - 2;
+  CHECK_THROWS_WITH(with({.last = 6, .seq_length = kLength, .samples = 1}),
+                    "these: a sample of 1073741824 tokens is asked for");
+  CHECK_THROWS_WITH(with({.last = 6, .seq_length = kLength - 1}),
+                    "these: 6 documents hold 30 tokens, fewer than a sample of 1073741823 + 1");
+  CHECK_THROWS_WITH(with({.last = 6, .seq_length = 12, .samples = kSamples}),
+                    "these: 4294967294 samples are out of reach");
+  CHECK_THROWS_WITH(with({.last = 6, .seq_length = 12, .samples = kSamples - 1}),
+                    "these: 4294967293 samples of 12 tokens take 1717986918 epochs of 6 documents, more than can be "
+                    "shuffled");
+  CHECK_THROWS_WITH(with({.first = -1, .last = 6, .seq_length = 4}), "these: documents -1 to 6 of 6 are no documents");
+  CHECK_THROWS_WITH(with({.first = 5, .last = 3, .seq_length = 4}), "these: documents 5 to 3 of 6 are no documents");
+  const Lengths huge{std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::max(), 1};
+  CHECK_THROWS_WITH(index_of(huge, 1, 0), "these: 4294967294 samples are more than can be shuffled");
+  CHECK_THROWS_WITH(parse_blend({"inf", "a"}), "weight inf of a is not above 0");
+}
+
+TEST_CASE("samples of tokens: of more samples than are asked for, those at even distances are looked at") {
+  class Noted : public Dataset {
+   public:
+    explicit Noted(std::int64_t samples) : samples_(samples) {}
+    std::string name() const override { return "noted"; }
+    std::int64_t samples() const override { return samples_; }
+    std::vector<TensorSpec> layout() const override {
+      return {{"tokens", {3}, DType::i32}, {"key_begin", {2}, DType::i32}};
+    }
+    void read(const SampleKey& key, std::span<void* const> to) const override {
+      seen.push_back(key.sample);
+      auto* const begins = static_cast<std::int32_t*>(to[1]);
+      begins[0] = 0;
+      begins[1] = key.sample % 2 == 1 ? 1 : 0;  // of odd samples the second token sees itself alone
+    }
+    mutable std::vector<std::int64_t> seen;
+
+   private:
+    std::int64_t samples_;
+  };
+  const Noted ten(10), many(1000);
+  CHECK(share_of_pairs_seen(ten, 4) == testing::Approx(10.0 / 12).epsilon(1e-12));  // 3 + 3 + 2 + 2 of 4 times 3
+  CHECK(ten.seen == std::vector<std::int64_t>{0, 2, 5, 7});
+  ten.seen.clear();
+  CHECK(share_of_pairs_seen(ten, 20) == testing::Approx(25.0 / 30).epsilon(1e-12));
+  CHECK(ten.seen == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  share_of_pairs_seen(many);
+  CHECK(many.seen.size() == 256);
+  CHECK(many.seen[255] == 996);
+}
+
+TEST_CASE("text data: epochs are named by their number, and an incomplete one apart") {
+  const testing::TemporaryFolder folder;
+  const std::string a = write_tens(folder / "a", 100, "1");  // of 111 samples of 9 tokens an epoch; 88 are 0.8 of it
+  const auto order = [&](std::int64_t samples) {
+    const TextData data =
+        open_text_data({.data_path = {a}, .split = "1,0,0", .seq_length = 9, .samples = {samples, 0, 0}});
+    return data.order + ", " + std::to_string(data.most_samples);
+  };
+  CHECK(order(111) == "1 epoch, 111");
+  CHECK(order(112) == "1 epoch and one apart, 198");  // 111 + 87
+  CHECK(order(198) == "1 epoch and one apart, 198");
+  CHECK(order(199) == "2 epochs, 222");
+  CHECK(order(223) == "2 epochs and one apart, 309");
+  CHECK(order(310) == "3 epochs, 333");
+  CHECK(order(kAllSamples) == "1 epoch, 111");
+}
+
+TEST_CASE("text data: the order, and how many samples have it, are those of the training set of a blend") {
+  const testing::TemporaryFolder folder;
+  const std::string a = write_tens(folder / "a", 100, "1"), b = write_tens(folder / "b", 50, "1");
+  TextDataOptions options{.data_path = {a, b}, .split = "80,20,0", .seq_length = 9, .fingerprint = "1"};
+  const auto opened = [&](std::int64_t train, std::int64_t valid) {
+    options.samples = {train, valid, 0};
+    return open_text_data(options);
+  };
+  // Of 80 and of 40 documents 88 and 44 samples, of 20 and of 10 documents 22 and 11.
+  CHECK(opened(132, 0).most_samples == 132);
+  CHECK(opened(30, 20).most_samples == 132);
+  CHECK(opened(30, 20).order == "1 epoch, 1 epoch");
+  CHECK(opened(132, 33).sets[0]->samples() == 132);
+  CHECK(opened(132, 33).sets[1]->samples() == 33);
+  CHECK(opened(kAllSamples, kAllSamples).sets[0]->samples() == 132);
+  CHECK(opened(kAllSamples, kAllSamples).sets[1]->samples() == 33);
+  CHECK_THROWS_WITH(opened(133, 0), "train: 133 samples are taken of a blend without weights of " + a + ", " + b +
+                                        ", which has only 132 in one epoch; give weights");
+  CHECK_THROWS_WITH(opened(132, 34), "valid: 34 samples are taken of a blend without weights of " + a + ", " + b +
+                                         ", which has only 33 in one epoch; give weights");
+  const TextData by_size = opened(30, 0);  // two thirds of a and a third of b
+  std::vector<std::int64_t> parts;
+  for (std::int64_t i = 0; i < 6; ++i)
+    parts.push_back(dynamic_cast<const BlendedSamples&>(*by_size.sets[0]).place(i).part);
+  CHECK(parts == std::vector<std::int64_t>{0, 1, 0, 0, 1, 0});
+  options.data_path = {"3", a, "1", b};
+  const TextData alone = opened(100, 0), beside = opened(100, 500);
+  CHECK(beside.order == alone.order);
+  CHECK(beside.most_samples == alone.most_samples);
+  CHECK(beside.trained_on == alone.trained_on);
+  CHECK(beside.trained_on_counted == alone.trained_on_counted);
+  // Samples of a set are those of its own documents, and another seed has another order of them.
+  options.data_path = {a};
+  const auto tokens_of_valid = [&](std::uint32_t seed) {
+    options.seed = seed;
+    const TextData data = opened(1, kAllSamples);
+    std::vector<Lengths> tokens;
+    for (std::int64_t i = 0; i < data.sets[1]->samples(); ++i) tokens.push_back(sample_of(*data.sets[1], i)["tokens"]);
+    return tokens;
+  };
+  CHECK(tokens_of_valid(1234).size() == 22);
+  CHECK(tokens_of_valid(1234) != tokens_of_valid(1));
+}
+
+TEST_CASE("text data: a file that is named twice is opened once, whichever of its names") {
+  const testing::TemporaryFolder folder;
+  const std::string unknown = write_tens(folder / "unknown", 20, "");
+  const TextData data = open_text_data({.data_path = {unknown, unknown + ".bin", unknown + ".idx"},
+                                        .split = "1,0,0",
+                                        .seq_length = 9,
+                                        .samples = {kAllSamples, 0, 0},
+                                        .fingerprint = "1"});
+  CHECK(data.notes == std::vector<std::string>{unknown + " does not tell its tokenizer: it is taken for the run's"});
+  CHECK(data.sets[0]->samples() == 66);
+  CHECK(data.sets[0]->name() == unknown + ", " + unknown + ", " + unknown);
+}
+
+TEST_CASE("text data: of a file 4,096 tokens from either end decide its checksum, and no others") {
+  const testing::TemporaryFolder folder;
+  constexpr int kDocuments = 2000;  // of six tokens: the 4,096th is the fourth of document 682
+  const auto checksum = [&](int changed, std::size_t place) {
+    TokenWriter writer(folder / "f", TokenType::u16, ExistingFile::replaced);
+    for (int d = 0; d < kDocuments; ++d) {
+      Lengths tokens{1, 2, 3, 4, 5, 9};
+      if (d == changed) tokens[place] = 7;
+      writer.add_sequence(tokens);
+      writer.end_document();
+    }
+    writer.finish({});
+    return open_text_data({.data_path = {(folder / "f").string()},
+                           .split = "1,0,0",
+                           .seq_length = 4,
+                           .samples = {5, 0, 0},
+                           .eod = 9})
+        .trained_on;
+  };
+  const std::uint64_t usual = checksum(-1, 0);
+  CHECK(checksum(682, 3) != usual);
+  CHECK(checksum(682, 4) == usual);
+  CHECK(checksum(1000, 0) == usual);
+  CHECK(checksum(1999 - 682, 3) != usual);
+  CHECK(checksum(1999 - 682, 4) == usual);
+}
+
+TEST_CASE("mock data: the smallest vocabulary, and what is asked for beyond a document") {
+  CHECK(MockDocuments(4094, 4095).lengths().size() == 100000);
+  CHECK_THROWS_WITH(MockDocuments(0, 4094), "mock data has tokens up to 4094, but the vocabulary has only 4094");
+  CHECK_THROWS_WITH(MockDocuments(4095, 4095), "mock data needs a token that ends a document; 4095 is none of 4095");
+  const MockDocuments mock(0, 4095);
+  Lengths two(2);
+  CHECK_THROWS_WITH(mock.read(7, -1, two), "mock data: document 7 has 68 tokens");
+  mock.read(7, 66, two);
+  CHECK(two == Lengths{67, 0});
 }

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "tests/harness/file_size_limit.h"
 #include "tests/harness/temporary_folder.h"
 #include "tests/harness/testing.h"
 
@@ -36,4 +37,14 @@ TEST_CASE("scratch numbers: as many as were appended come back in their order, a
   CHECK(std::filesystem::is_empty(folder.path()));
   CHECK_THROWS_WITH(ScratchNumbers(folder / "none"),
                     (folder / "none").string() + ": no file can be made there: No such file or directory");
+}
+
+TEST_CASE("scratch numbers: a full disk is one sentence that names the folder") {
+  const testing::TemporaryFolder folder;
+  ScratchNumbers numbers(folder.path());
+  const testing::FileSizeLimit limit(1 << 16);
+  const auto append = [&] {
+    for (std::int64_t number = 0; number < 1 << 15; ++number) numbers.append(number);
+  };
+  CHECK_THROWS_WITH(append(), folder.path().string() + ": a temporary file cannot be written: File too large");
 }

@@ -51,6 +51,16 @@ TEST_CASE("text windows: an epoch of training has windows of T + 1 tokens, each 
     offsets.insert(tokens_of(set, {.sample = 0, .epoch = 0, .seed = seed}, kLength)[0]);
   CHECK(offsets.size() > 1);  // of every run its own
   CHECK(testing::error_of([&] { tokens_of(set, {.sample = 8}, kLength); }) == "a text: window 8 of 8 is asked for");
+  CHECK(testing::error_of([&] { tokens_of(set, {.sample = -1}, kLength); }) == "a text: window -1 of 8 is asked for");
+  std::vector<std::int32_t> some(kLength + 1);
+  void* const two[] = {some.data(), some.data()};
+  CHECK(testing::error_of([&] { set.read({.sample = 0}, two); }) ==
+        "a text: a sample has 1 tensors, but 2 buffers are given");
+  CHECK(testing::error_of([&] {
+          WholeTextWindows(counted(9), kLength).read({.sample = 0}, std::span(two).first(1));
+        }) == "a text: a sample has 2 tensors, but 1 buffers are given");
+  CHECK(TrainingWindows(counted(14), 5).samples() == 1);
+  CHECK(TrainingWindows(counted(15), 5).samples() == 2);
   CHECK(TrainingWindows(counted(10), 5).samples() == 1);
   CHECK(testing::error_of([] { TrainingWindows(counted(9), 5); }) ==
         "a text: a text of 9 tokens is too short to train on windows of 5; it needs twice as many");
@@ -95,6 +105,10 @@ TEST_CASE("text windows: a text is cut between characters, and the part before i
   CHECK(cut("0123456789a", 0.1) == "012345678|9a");
   CHECK(cut("äöüß", 0.5) == "äö|üß");
   CHECK(cut("abc", 0) == "abc|");
+  CHECK(cut("abc", 1) == "|abc");
+  CHECK(cut("", 0.5) == "|");
+  CHECK(cut("abc", 0.5) == "a|bc");
+  CHECK(cut("0123456789", 0.9) == "0|123456789");  // 1 - 0.9 is a little less than 0.1
 }
 
 }  // namespace isobar

@@ -164,7 +164,9 @@ TEST_CASE("token file: damaged files are refused with one sentence each") {
 
   refused("", kTokens, idx + " is not the index of a token file: it does not begin with MMIDIDX");
   refused("PK\3\4", kTokens, idx + " is not the index of a token file");
-  refused(std::string("TNTIDX\0\0........", 16), kTokens, idx + " is of an older format, which Megatron writes with");
+  refused(
+      std::string("TNTIDX\0\0........", 16), kTokens,
+      idx + " is of an older format, which Megatron writes with --data-impl lazy or cached: make it again with mmap");
   refused(kIndex.substr(0, 33), kTokens, idx + " is truncated: it ends within its header");
   refused(header(8, 2, 3, 2) + kIndex.substr(34), kTokens, idx + " has version 2; expected 1");
   refused(header(6, 2, 3) + kIndex.substr(34), kTokens, idx + " holds floats (type 6), which are no tokens");
@@ -547,4 +549,128 @@ TEST_CASE("token file: more sequences than are written at once lie where they sh
     CHECK(sequence(file, last) == std::vector<std::int32_t>(static_cast<std::size_t>(last % 3), last % 60000));
     CHECK(file.document_begin(last / 2) == last / 2 * 2);
   }
+}
+
+TEST_CASE("token file: stored tokens are read up to the end of a sequence, and no further") {
+  const Prefix prefix;
+  prefix.write(kIndex, kTokens);
+  const TokenFile file(prefix.path());
+  std::vector<std::byte> none, two(4);
+  file.read_stored(0, 1, two);
+  CHECK(std::memcmp(two.data(), stored<std::uint16_t>(8, 65535).data(), 4) == 0);
+  file.read_stored(1, 0, two);
+  CHECK(std::memcmp(two.data(), stored<std::uint16_t>(1, 0).data(), 4) == 0);
+  CHECK_NOTHROW(file.read_stored(0, 3, none));
+  CHECK_NOTHROW(file.read_stored(1, 2, none));
+  const auto refused = [&](std::int64_t sequence, std::int64_t first, std::span<std::byte> to, const std::string& why) {
+    CHECK_THROWS_WITH(file.read_stored(sequence, first, to), prefix.path() + ": " + why);
+  };
+  refused(0, 2, two, "tokens 2 to 4 are asked for of sequence 0, which has 3");
+  refused(0, 4, none, "tokens 4 to 4 are asked for of sequence 0, which has 3");
+  refused(1, -1, two, "tokens -1 to 1 are asked for of sequence 1, which has 2");
+  refused(-1, 0, two, "sequence -1 of 2 is asked for");
+  refused(2, 0, none, "sequence 2 of 2 is asked for");
+}
+
+TEST_CASE("token file: one without sequences has nothing, and says so") {
+  const Prefix prefix;
+  TokenWriter writer(prefix.path(), TokenType::u16, ExistingFile::refused);
+  writer.end_document();
+  writer.finish({});
+  CHECK(read_file(prefix.path() + ".idx") == header(8, 0, 2) + stored<std::int64_t>(0, 0));
+  const TokenFile file(prefix.path());
+  CHECK(file.sequences() == 0);
+  CHECK(file.documents() == 1);
+  CHECK(file.tokens() == 0);
+  CHECK_FALSE(file.has_modes());
+  CHECK(file.is_contiguous());
+  CHECK(describe_tokens(prefix.path(), {}, nullptr) ==
+        prefix.path() +
+            ": token file, uint16\n1 documents, 0 sequences, 0 tokens\nlongest sequence: 0 tokens; empty: 0\n"
+            "tokenizer: unknown, 0 tokens; documents have no token at their end\n");
+  CHECK_THROWS_WITH(describe_tokens(prefix.path(), ShownSequence{}, nullptr),
+                    prefix.path() + ": --show 0: there are no sequences");
+}
+
+TEST_CASE("token file: what is damaged far behind the beginning is told by its number in the file") {
+  const Prefix prefix;
+  constexpr int kMany = (1 << 16) + 10, kBad = (1 << 16) + 3;  // 2^16 numbers are read at once
+  const auto index = [](const std::string& lengths, const std::string& places, const std::string& begins) {
+    return header(8, kMany, kMany + 1) + lengths + places + begins;
+  };
+  const std::string lengths(4 * kMany, '\0'), places(8 * kMany, '\0');
+  std::string begins;
+  for (int document = 0; document <= kMany; ++document) begins += stored<std::int64_t>(document);
+  prefix.write(index(lengths, places, begins), "");
+  CHECK(TokenFile(prefix.path()).documents() == kMany);
+  CHECK(TokenFile(prefix.path()).document_begin(kBad) == kBad);
+  const auto damaged = [](std::string numbers, const std::string& number) {
+    return numbers.replace(kBad * number.size(), number.size(), number);
+  };
+  const auto refused = [&](const std::string& damage, const std::string& why) {
+    prefix.write(damage, "");
+    CHECK_THROWS_WITH(TokenFile(prefix.path()), prefix.path() + ".idx is damaged: " + why);
+  };
+  refused(index(damaged(lengths, stored<std::int32_t>(-1)), places, begins), "sequence 65539 has -1 tokens");
+  refused(index(lengths, damaged(places, stored<std::int64_t>(-2)), begins),
+          "sequence 65539 begins at byte -2, before the end of the one before it, byte 0");
+  refused(index(lengths, places, damaged(begins, stored<std::int64_t>(1))),
+          "document 65539 begins with sequence 1, behind sequence 65538 of 65546");
+}
+
+TEST_CASE("token file: counts of a header beyond 2^48 are damage, others may be the fault of a cut file") {
+  const Prefix prefix;
+  const auto refused = [&](std::uint64_t sequences, std::uint64_t begins, const std::string& why) {
+    prefix.write(header(8, sequences, begins) + kIndex.substr(34), kTokens);
+    CHECK_THROWS_WITH(TokenFile(prefix.path()), ContainsSubstring(prefix.path() + ".idx is " + why));
+  };
+  constexpr std::uint64_t kMost = (std::uint64_t{1} << 48) - 1;
+  refused(kMost + 1, 3, "damaged: its header gives 281474976710656 sequences and 3 document boundaries");
+  refused(2, kMost + 1, "damaged: its header gives 2 sequences and 281474976710656 document boundaries");
+  refused(kMost, 3, "truncated: 281474976710655 sequences and 2 documents take 3377699720527918 bytes, but it has 82");
+  refused(2, kMost, "truncated: 2 sequences and 281474976710654 documents take ");
+  prefix.write(kIndex, kTokens);
+  CHECK(sequence(TokenFile(prefix.path(), 65536), 0) == std::vector{7, 8, 65535});
+  CHECK_THROWS_WITH(sequence(TokenFile(prefix.path(), 65535), 0),
+                    prefix.path() + ".bin: token 65535 is outside the vocabulary of 65535 (sequence 0, place 2)");
+}
+
+TEST_CASE("token files: empty sequences are counted, and files that cannot be joined are named both") {
+  const testing::TemporaryFolder folder;
+  const std::string a = folder / "a", wide = folder / "wide";
+  TokenWriter writer(a, TokenType::u16, ExistingFile::refused);
+  for (const int length : {0, 3, 0, 2})
+    writer.add_sequence(std::vector<std::int32_t>(static_cast<std::size_t>(length), 5));
+  writer.end_document();
+  writer.finish({.text_bytes = 7});
+  CHECK(describe_tokens(a, {}, nullptr) ==
+        a + ": token file, uint16\n1 documents, 4 sequences, 5 tokens\nlongest sequence: 3 tokens; empty: 2\n"
+            "tokenizer: unknown, 0 tokens; documents have no token at their end; 7 bytes of text, 1.40 a token\n");
+  TokenWriter(wide, TokenType::i32, ExistingFile::refused).finish({});
+  CHECK_THROWS_WITH(merge_token_files({a, wide + ".bin"}, folder / "c", ExistingFile::refused),
+                    a + " holds uint16 and " + wide + " holds int32");
+  const std::string again = (folder / ".").string() + "/a";  // spelled otherwise
+  CHECK_THROWS_WITH(merge_token_files({a}, again + ".idx", ExistingFile::replaced),
+                    again + " is one of the files that are merged");
+}
+
+TEST_CASE("token files: versions of llm.c's two formats, and 32-bit tokens that no vocabulary has") {
+  const testing::TemporaryFolder folder;
+  const std::string from = folder / "train.bin";
+  const auto refused = [&](std::int32_t magic, std::int32_t version, const std::string& tokens,
+                           const std::string& why) {
+    std::string bytes = stored<std::int32_t>(magic, version, 1);
+    bytes.resize(1024);
+    testing::write_text(from, bytes + tokens);
+    CHECK_THROWS_WITH(import_tokens({.path = from, .output_prefix = folder / "p", .vocabulary = 2147483647, .eod = -1}),
+                      from + why);
+  };
+  refused(20240801, 1, stored<std::uint32_t>(1), " is of version 1 of llm.c's format; expected 7");
+  refused(20240520, 7, stored<std::uint16_t>(1), " is of version 7 of llm.c's format; expected 1");
+  refused(20240801, 7, stored<std::uint32_t>(0x80000001u),
+          ": token -2147483647 at place 0 is outside the vocabulary of 2147483647");
+  refused(20240801, 7, stored<std::int32_t>(2147483647),
+          ": token 2147483647 at place 0 is outside the vocabulary of 2147483647");
+  refused(20240801, 7, stored<std::uint32_t>(1, 2),
+          " is damaged: its header gives 1 tokens, which take 1028 bytes, but it has 1032");
 }

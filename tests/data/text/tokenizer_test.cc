@@ -57,7 +57,8 @@ TEST_CASE("character tokenizer: a table of the text's characters, sorted") {
   CHECK(tokenizer.specials() == Specials{});
   CHECK(fingerprint_text(tokenizer.fingerprint()) == "58308b9c4c71be86");
   CHECK_THROWS_WITH(tokenizer.encode("héx"), "character U+0078 at byte 4 is not in the table of characters");
-  CHECK_THROWS_WITH(CharacterTokenizer(std::set<char32_t>()), ContainsSubstring("is empty"));
+  CHECK_THROWS_WITH(CharacterTokenizer(std::set<char32_t>()),
+                    "the table of characters is empty: the text has no characters");
 
   const testing::TemporaryFolder folder;
   const std::string table = folder / "table.json";
@@ -78,7 +79,7 @@ TEST_CASE("character tokenizer: what is no table is refused by name") {
     CHECK_THROWS_WITH(CharacterTokenizer(std::filesystem::path(table)), ContainsSubstring(table + why));
   };
   for (const char* other : {"[]", "{}", R"({"characters": 1})", R"({"characters": "a", "more": 1})"})
-    refused(other, " is not a table of characters");
+    refused(other, " is not a table of characters: expected {\"characters\": TEXT}");
   refused(R"({"characters": "aba"})", ": character U+0061 is there twice");
   refused(R"({"characters": ""})", ": the table has no characters");
   refused("{\"characters\": \"\xff\"}", ": is not valid JSON");
@@ -103,4 +104,43 @@ TEST_CASE("tokenizer options: a type, and the files that it needs") {
   CHECK_THROWS_WITH(
       open({.type = "SentencePieceTokenizer"}),
       ContainsSubstring("tokenizer type \"SentencePieceTokenizer\" does not exist here; expected gpt2_bpe"));
+}
+
+TEST_CASE("tokenizers: ids from 0 to the last one, and none beyond") {
+  const auto refused = [](const Tokenizer& tokenizer) {
+    const auto last = static_cast<std::int32_t>(tokenizer.size() - 1);
+    CHECK_NOTHROW(tokenizer.decode(std::vector{0, last}));
+    CHECK_NOTHROW(tokenizer.bytes_of(last));
+    for (const std::int64_t id : {std::int64_t{-1}, tokenizer.size()}) {
+      const std::string why = concat("token ", id, " is outside the vocabulary of ", tokenizer.size(), " tokens");
+      CHECK_THROWS_WITH(tokenizer.decode(std::vector{static_cast<std::int32_t>(id)}), why);
+      CHECK_THROWS_WITH(tokenizer.bytes_of(static_cast<std::int32_t>(id)), why);
+    }
+  };
+  refused(ByteTokenizer());
+  refused(NumberTokenizer(9));
+  refused(CharacterTokenizer(std::set<char32_t>{U'a', U'\u00e9'}));
+  CHECK(NumberTokenizer((std::int64_t{1} << 31) - 2).size() == (std::int64_t{1} << 31) - 1);
+  CHECK(NumberTokenizer(1).encode("0 0") == std::vector{0, 0});
+  CHECK(NumberTokenizer(12).bytes_of(9) == 2);  // with the space behind it
+  CHECK(NumberTokenizer(12).bytes_of(10) == 3);
+  CHECK(ByteTokenizer().bytes_of(0) == 1);
+  CHECK(ByteTokenizer().bytes_of(257) == 0);
+}
+
+TEST_CASE("tokenizer options: what means nothing to a kind is told by its flag and the kind") {
+  const auto refused = [](const TokenizerOptions& options, const std::string& why) {
+    CHECK_THROWS_WITH(open_tokenizer(options), why);
+  };
+  refused({.type = "NullTokenizer", .vocab_file = "v", .numbers = 5},
+          "--vocab-file means nothing to tokenizer numbers");
+  refused({.type = "numbers", .model = "m", .numbers = 5}, "--tokenizer-model means nothing to tokenizer numbers");
+  refused({.type = "numbers", .numbers = -1}, "tokenizer numbers needs --vocab-size, how many numbers there are");
+  refused({.type = "characters", .merge_file = "m"}, "--merge-file means nothing to tokenizer characters");
+  refused({.type = "characters", .numbers = 5}, "--vocab-size means nothing to tokenizer characters");
+  refused({.type = "GPT2BPETokenizer", .numbers = 5}, "--vocab-size means nothing to tokenizer gpt2_bpe");
+  refused({.type = "GPT2BPETokenizer", .merge_file = "m"}, "tokenizer gpt2_bpe needs --vocab-file");
+  refused({.type = "byte"},
+          "tokenizer type \"byte\" does not exist here; expected gpt2_bpe (or GPT2BPETokenizer), characters, bytes or "
+          "numbers (or NullTokenizer)");
 }

@@ -11,6 +11,7 @@
 #include "comm/whole_tensors.h"
 #include "engine/tape.h"
 #include "kernels/common/check.h"
+#include "kernels/common/trace.h"
 #include "models/gpt/recipe.h"
 #include "models/language/language_model.h"
 #include "tests/harness/error_of.h"
@@ -327,6 +328,42 @@ TEST_CASE("gpt: logits are made some rows at a time where all take more memory t
   CHECK(is_by_rows({"vocab_size=448", "vocab_multiple=449"}));
   CHECK_FALSE(is_by_rows({"vocab_size=449", "vocab_multiple=449", "loss_rows=0"}));
   CHECK(is_by_rows({"loss_rows=5"}));
+  CHECK(is_by_rows({"loss_rows=1"}));
+  // With heads of 32 channels and 24 hidden ones they are 2 · (6·16 + 4·64 + 24).
+  const auto wide_heads = [&](const char* columns) {
+    return is_by_rows({"head_size=32", "mlp_hidden=24", "vocab_multiple=1", columns});
+  };
+  CHECK_FALSE(wide_heads("vocab_size=752"));
+  CHECK(wide_heads("vocab_size=753"));
+}
+
+// With 449 columns a row fewer than there are fit in that memory; on a CPU at most 256 at a time.
+TEST_CASE("gpt: as many rows of logits are made at a time as take the memory of two blocks") {
+  using Rows = std::vector<std::int64_t>;
+  // Of the products with a table of so many columns, in their order.
+  const auto rows_of = [](const std::vector<std::string>& keys, const Shape& tokens, std::int64_t columns) {
+    const std::unique_ptr<Task> task = tiny_gpt(keys);
+    const Batch batch{{"tokens", int_tensor(tokens, ids_of(tokens[0] * tokens[1], 11, 1))}};
+    const Trace trace;
+    loss_of(*task, batch);
+    Rows rows;
+    for (const TraceEvent& event : trace.events())
+      if (event.name == "gemm")
+        for (const CallOperand& operand : event.operands)
+          if (operand.shape.size() == 2 && operand.shape[1] == columns) rows.push_back(operand.shape[0]);
+    return rows;
+  };
+  const std::vector<std::string> wide{"vocab_size=449", "vocab_multiple=1"};
+  const auto with = [&](const char* key) { return std::vector<std::string>{wide[0], wide[1], key}; };
+  CHECK(rows_of({"vocab_size=448", "vocab_multiple=1"}, {3, 7}, 448) == Rows{18});
+  CHECK(rows_of(wide, {3, 7}, 449) == Rows{17, 1});  // 448 · 18 / 449
+  CHECK(rows_of(with("vocab_size=898"), {3, 7}, 898) == Rows{8, 8, 2});
+  CHECK(rows_of(with("loss_rows=5"), {3, 7}, 449) == Rows{5, 5, 5, 3});
+  CHECK(rows_of(with("loss_rows=18"), {3, 7}, 449) == Rows{18});
+  CHECK(rows_of(with("loss_rows=100"), {3, 7}, 449) == Rows{18});
+  CHECK(rows_of(wide, {44, 7}, 449) == Rows{256, 8});            // 263 would fit
+  CHECK(rows_of(with("seq_length=1"), {1, 2}, 449) == Rows{1});  // none fits, and one is made
+  CHECK(rows_of(with("seq_length=1"), {3, 2}, 449) == Rows{2, 1});
 }
 
 TEST_CASE("gpt: initial weights have the standard deviations of the contract") {
@@ -411,6 +448,48 @@ TEST_CASE("gpt: an MLP drops hidden channels and its outputs, each at a rate of 
   CHECK(std::ranges::count(hidden, 0.0) == 0);
 }
 
+TEST_CASE("gpt: a smaller one has two blocks, or as many as are asked for, if it had more") {
+  const auto depth = [](std::int64_t own, std::int64_t blocks) {
+    GptRecipe recipe;
+    recipe.gpt.depth = own;
+    recipe.shrink(blocks);
+    return recipe.gpt.depth;
+  };
+  CHECK(depth(12, 1) == 2);
+  CHECK(depth(12, 3) == 3);
+  CHECK(depth(12, 40) == 12);
+  CHECK(depth(1, 5) == 1);
+}
+
+TEST_CASE("gpt: the sizes of a network that its keys leave open, and what each key sets") {
+  const Ports ports = language_ports({.vocabulary = 130, .seq_length = 6});
+  const GptConfig usual = GptOptions{.embed_dim = 48, .depth = 3, .num_heads = 2, .positions = 9}.config(ports);
+  CHECK(usual.vocabulary == 130);
+  CHECK(usual.columns == 256);
+  CHECK(usual.positions == 9);
+  CHECK(usual.head_size == 24);
+  CHECK(usual.hidden == 192);
+  CHECK(usual.gelu == Activation::gelu_tanh);
+  CHECK(usual.bias);
+  CHECK(usual.tie_head);
+  CHECK_FALSE(usual.pads_count);
+  CHECK(usual.init_std == 0.02);
+  CHECK(usual.norm_eps == 1e-5);
+  CHECK(usual.branch_init_std() == testing::Approx(0.02 / std::sqrt(6.0)).epsilon(1e-14));
+  GptOptions other{.embed_dim = 48, .num_heads = 2, .positions = 9};
+  other.head_size = 8;
+  other.mlp_hidden = 20;
+  other.gelu = GeluForm::erf;
+  other.vocab_multiple = 130;
+  other.vocab_padding = VocabPadding::live;
+  const GptConfig set = other.config(ports);
+  CHECK(set.head_size == 8);
+  CHECK(set.hidden == 20);
+  CHECK(set.gelu == Activation::gelu_erf);
+  CHECK(set.columns == 130);
+  CHECK(set.pads_count);
+}
+
 TEST_CASE("gpt: what does not fit is refused by name") {
   const auto refusal = [](const std::vector<std::string>& keys) {
     return testing::error_of([&] {
@@ -438,6 +517,17 @@ TEST_CASE("gpt: what does not fit is refused by name") {
         std::string::npos);
   CHECK(refusal({"num_heads=8"}).find("divided by num_heads must be a multiple of 8 up to 128, not 2") !=
         std::string::npos);
+  CHECK(refusal({"embed_dim=136", "num_heads=1"}) ==
+        "config key embed_dim in --set divided by num_heads must be a multiple of 8 up to 128, not 136");
+  CHECK(refusal({"embed_dim=128", "num_heads=1"}).empty());
+  CHECK(refusal({"embed_dim=8", "num_heads=1"}).empty());
+  CHECK(refusal({"head_size=12"}) == "config key head_size in --set must be a multiple of 8 up to 128, not 12");
+  CHECK(refusal({"head_size=128", "embed_dim=15"}).empty());
+  for (const char* size : {"0", "7", "129", "136"})
+    CHECK_THAT(refusal({concat("head_size=", size)}),
+               testing::ContainsSubstring("config key head_size in --set must be ") &&
+                   testing::ContainsSubstring(concat("not ", size)));
+  CHECK(refusal({"positions=null"}) == "config key positions in --set is null where no data can fill it");
   CHECK(refusal({"vocab_file=a"}).find("means nothing to tokenizer characters") != std::string::npos);
   CHECK(refusal({"tokenizer=gpt2_bpe"}).find("gpt2_bpe needs vocab_file and merge_file") != std::string::npos);
 }

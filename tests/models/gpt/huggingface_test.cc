@@ -118,6 +118,13 @@ TEST_CASE("hugging face: a key that makes another network is named") {
         "vocab_size is 8, but the run's config key vocab_size is 5; if the rows beyond are padding that counts, as "
         "Megatron-LM's, start with --set vocab_padding=live");
   CHECK(refusal("vocab_size", 4) == "vocab_size is 4, but the run's config key vocab_size is 5");
+  GptConfig live = small();
+  live.pads_count = true;
+  const Folder masked(written(small()));
+  CHECK(masked.refusal(live) ==
+        masked.config() + ": vocab_size is 5, but the number of rows of the table, which all count is 8");
+  CHECK(Folder(written(live)).refusal(live) == "");
+  CHECK(refusal("vocab_size", 5.5) == "vocab_size is 5.5, no whole number above 0");
   CHECK(refusal("layer_norm_epsilon", 1e-6) == "layer_norm_epsilon is 1e-06, but norm_eps is 1e-05");
   CHECK(refusal("tie_word_embeddings", false) == "tie_word_embeddings is false, but tie_head is true");
   CHECK(refusal("activation_function", "gelu_new") == "activation_function is \"gelu_new\", but gelu is erf");

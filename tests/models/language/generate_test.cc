@@ -256,6 +256,11 @@ TEST_CASE("generate: what is no token of the tokenizer is never drawn, and chang
   }
   CHECK(testing::error_of([&] { continue_texts(*trained, prompts, {}, -1, 6); }) ==
         "the tokenizer has 6 tokens, and the model knows 5");
+  CHECK(testing::error_of([&] { continue_texts(*trained, prompts, {}, -1, -1); }) ==
+        "the tokenizer has -1 tokens, and the model knows 5");
+  CHECK(continue_texts(*trained, prompts, {.max_tokens = 0}, -1) == prompts);
+  for (const Ids& text : continue_texts(*trained, prompts, {.max_tokens = 40, .seed = 3}, -1, 2))
+    for (std::size_t i = text.size() - 40; i < text.size(); ++i) CHECK(text[i] < 2);
 }
 
 TEST_CASE("key-value cache: what does not fit is refused") {

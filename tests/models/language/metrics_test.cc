@@ -68,6 +68,11 @@ TEST_CASE("language metrics: without bytes there are no bits per byte, and targe
   CHECK(sum.bits_per_byte() == testing::Approx(7 / std::log(2.0) / (4 + 1 + 4)));
   LanguageMetrics known(kBytes);
   CHECK(testing::error_of([&] { known.add({1}, {0}, {3}); }) == "a target is token 3, which is not in the vocabulary");
+  CHECK(testing::error_of([&] { known.add({1}, {0}, {-1}); }) ==
+        "a target is token -1, which is not in the vocabulary");
+  CHECK(testing::error_of([&] { metrics.add({1}, {0}, {-1}); }) ==
+        "a target is token -1, which is not in the vocabulary");
+  CHECK(testing::error_of([&] { known.add({1}, {0, 1}, {1}); }) == "1 losses and 2 predictions do not fit 1 targets");
   CHECK(testing::error_of([&] { known.add({1, 2}, {0}, {1}); }) == "2 losses and 1 predictions do not fit 1 targets");
 }
 

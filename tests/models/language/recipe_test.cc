@@ -2,12 +2,17 @@
 // learns.
 #include "models/language/recipe.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "data/text/byte_tokenizer.h"
+#include "data/text/character_tokenizer.h"
 #include "engine/files/reader.h"
 #include "models/language/language_model.h"
 #include "models/language/metrics.h"
@@ -113,6 +118,11 @@ TEST_CASE("language recipe: a validation takes eval_iters batches of a text, its
   const std::string all_of_it = concat("judged: all of ", texts.file("v.txt"));
   CHECK(judged(DataSplit::valid, "eval_iters=2")->note() ==
         all_of_it + "\nevery sample of the validation set is judged; the run's eval_iters took 2 batches");
+  CHECK(judged(DataSplit::valid, "eval_iters=1")->note() ==
+        all_of_it + "\nevery sample of the validation set is judged; the run's eval_iters took 1 batch");
+  CHECK(judged(DataSplit::test, "test_text_path=" + texts.file("t.txt"))->note() ==
+        "judged: all of " + texts.file("t.txt"));
+  CHECK(judged(DataSplit::test, "test_text_path=" + texts.file("t.txt"))->samples().samples() == 3);
   CHECK(judged(DataSplit::valid, "eval_iters=null")->note() == all_of_it);
   CHECK(judged(DataSplit::train, "eval_iters=2")->note().find("eval_iters") == std::string::npos);
 }
@@ -146,6 +156,75 @@ TEST_CASE("language recipe: bytes need no table, and the loss is the same whatev
   texts.write("a.txt", forty_characters());
   const std::unique_ptr<OpenedRecipe> data = texts.opened({"tokenizer=bytes"});
   CHECK(data->sentences() == std::vector<std::string>{"from the data: vocab_size 258, positions 4"});
+}
+
+TEST_CASE("language recipe: a vocabulary may be larger than the tokenizer's, and is then that of other weights") {
+  const Texts texts;
+  texts.write("a.txt", forty_characters());
+  const auto data = texts.opened({"vocab_size=7"});
+  CHECK(data->sentences() == std::vector<std::string>{"from the data: positions 4"});
+  const Settings settings = data->make_task({}, Device{})->settings();
+  const std::string fingerprint = text_info_from(settings).fingerprint;
+  CHECK(testing::error_of([&] {
+          texts.opened()->check_start({"w.safetensors", settings});
+        }) == texts.file("a.txt") + ": its 5 tokens of the tokenizer characters (fingerprint " + fingerprint +
+                  ") are not those that w.safetensors was trained on: 7 of characters (" + fingerprint + ")");
+  CHECK_NOTHROW(texts.opened({"vocab_size=5"}));
+}
+
+TEST_CASE("language recipe: which keys the text of --data takes the place of, in a run and where weights are judged") {
+  const Texts texts;
+  const RunConfig config = texts.config();
+  const auto replaced = [&](const char* key, bool judged) {
+    std::vector<std::string> keys = config.recipe->keys_replaced_by(key, judged);
+    std::ranges::sort(keys);
+    return keys;
+  };
+  using Keys = std::vector<std::string>;
+  CHECK(replaced("data_path", false) == Keys{"mock_data", "test_token_path", "train_token_path", "valid_token_path"});
+  CHECK(replaced("text_path", false) ==
+        Keys{"data_path", "mock_data", "test_token_path", "tokenizer_model", "train_token_path", "valid_token_path"});
+  CHECK(replaced("data_path", true) == Keys{"mock_data", "test_text_path", "test_token_path", "train_token_path",
+                                            "valid_text_path", "valid_token_path"});
+  CHECK(replaced("text_path", true) ==
+        Keys{"data_path", "eod_mask_loss", "mock_data", "reset_attention_mask", "reset_position_ids", "test_text_path",
+             "test_token_path", "tokenizer_model", "train_token_path", "valid_text_path", "valid_token_path"});
+}
+
+TEST_CASE("language recipe: without its text a model of bytes is known, and that of characters is not") {
+  const Texts texts;
+  const auto columns = [&](const std::vector<std::string>& assignments) {
+    RunConfig config = texts.config(assignments);
+    config.recipe->fill_without_data(config.origins);
+    const std::unique_ptr<Task> task = config.recipe->on_shapes()->make_task(config.compute, Device{DeviceKind::meta});
+    return dynamic_cast<const LanguageModel&>(*task).info().vocabulary;
+  };
+  CHECK(columns({"tokenizer=bytes"}) == 258);
+  CHECK(columns({"tokenizer=bytes", "vocab_size=300"}) == 300);
+  CHECK(columns({"vocab_size=9"}) == 9);
+  CHECK(testing::error_of([&] { columns({}); }) == "the number of tokens is left to the data; set vocab_size");
+}
+
+TEST_CASE("language recipe: how many bytes a token stands for, and a table that only characters have") {
+  const TextInfo bytes = text_info(ByteTokenizer(), 260, 4);
+  REQUIRE(bytes.bytes->size() == 260);  // with the rows that no token has
+  CHECK(bytes.bytes->at(255) == 1);
+  for (const std::size_t none : {256U, 257U, 258U, 259U}) CHECK(bytes.bytes->at(none) == 0);
+  CHECK(bytes.tokenizer == "bytes");
+  CHECK(bytes.fingerprint == "007ceb13f35f6e4c");
+  CHECK(bytes.characters.empty());
+  CHECK(bytes.vocabulary == 260);
+  CHECK(bytes.seq_length == 4);
+  const CharacterTokenizer tokenizer(std::set<char32_t>{U'a', U'\u00e9'});
+  CHECK(text_info(tokenizer, 2, 4).characters == "{\"characters\":\"aé\"}\n");
+  CHECK(*text_info(tokenizer, 2, 4).bytes == std::vector<std::int64_t>{1, 2});
+  const Texts texts;
+  texts.write("a.txt", forty_characters());
+  const testing::TemporaryFolder folder;
+  texts.opened({"tokenizer=bytes"})->keep(folder / "stats");
+  CHECK_FALSE(std::filesystem::exists(folder / "stats"));
+  texts.opened()->keep(folder / "of/characters");
+  CHECK(std::filesystem::exists(folder / "of/characters/characters.json"));
 }
 
 TEST_CASE("language recipe: the model of a run makes its logits as config key loss_rows says") {
@@ -212,6 +291,8 @@ TEST_CASE("language recipe: weights of another tokenizer are refused, and the ta
   const std::unique_ptr<OpenedRecipe> data = texts.opened();
   const GivenWeights weights{"w.safetensors", data->make_task({}, Device{})->settings()};
   CHECK_NOTHROW(data->check_start(weights));
+  CHECK(weights.settings.size() == 1);
+  CHECK(weights.settings.at("isobar.text").find("order") == std::string::npos);  // a text has no order of its own
   const TextInfo info = text_info_from(weights.settings);
   CHECK(info.vocabulary == 5);
   CHECK(tokenizer_of({}, info)->decode(std::vector<std::int32_t>{4, 3}) == "äx");
@@ -244,8 +325,13 @@ TEST_CASE("language recipe: weights of another tokenizer are refused, and the ta
 
   texts.write("a.txt", "abcdabcdabcdabcdabcdabcdabcdabcdabcdabcdx");  // five characters too
   const std::unique_ptr<OpenedRecipe> other = texts.opened();
-  const std::string refused = testing::error_of([&] { other->check_resume(weights); });
-  CHECK(refused.find("are not those that w.safetensors was trained on") != std::string::npos);
+  const std::string theirs = text_info_from(other->make_task({}, Device{})->settings()).fingerprint;
+  for (const bool resumes : {false, true})
+    CHECK(testing::error_of([&] { resumes ? other->check_resume(weights) : other->check_start(weights); }) ==
+          texts.file("a.txt") + ": its 5 tokens of the tokenizer characters (fingerprint " + theirs +
+              ") are not those that w.safetensors was trained on: 5 of characters (" + info.fingerprint + ")");
+  CHECK_NOTHROW(other->check_start({"n.safetensors", {}}));  // which say nothing of a text
+  CHECK_NOTHROW(other->check_resume({"n.safetensors", {}}));
 
   texts.write("a.txt", "b" + forty_characters().substr(1));
   const std::unique_ptr<OpenedRecipe> changed = texts.opened();

@@ -22,6 +22,7 @@
 #include "kernels/cross_entropy.h"
 #include "models/gpt/recipe.h"
 #include "models/language/recipe.h"
+#include "tests/harness/data_files.h"
 #include "tests/harness/error_of.h"
 #include "tests/harness/forecast_config.h"
 #include "tests/harness/temporary_folder.h"
@@ -246,7 +247,14 @@ TEST_CASE("token files: what contradicts itself or the files is refused") {
   CHECK_THAT(files.refusal({assigned("data_path", a), assigned("train_token_path", a)}),
              ContainsSubstring("data_path in --set and the paths of each set exclude each other"));
   CHECK_THAT(files.refusal({assigned("train_token_path", a)}),
-             ContainsSubstring("valid_token_path is empty; where sets have paths of their own"));
+             ContainsSubstring("valid_token_path is empty; where sets have paths of their own, training and validation "
+                               "need one each"));
+  for (const char* key : {"valid_token_path", "test_token_path"})
+    CHECK(files.refusal({assigned(key, a)}) ==
+          "config key train_token_path is empty; where sets have paths of their own, training and validation need one "
+          "each");
+  CHECK(files.refusal({"mock_data=true", assigned("train_token_path", a)}) ==
+        "config key mock_data in --set takes the place of token files, but train_token_path names some");
   CHECK_THAT(files.refusal({assigned("data_path", a), assigned("valid_text_path", "v.txt")}),
              ContainsSubstring("valid_text_path in --set means nothing to token files"));
   CHECK_THAT(files.refusal({assigned("data_path", a), "tokenizer=characters"}),
@@ -257,7 +265,8 @@ TEST_CASE("token files: what contradicts itself or the files is refused") {
              ContainsSubstring("are neither paths alone nor a weight before each path"));
   RunConfig epochs = files.config({assigned("data_path", a), "num_epochs=2"});
   CHECK_THAT(testing::error_of([&] { epochs.recipe->open(epochs.origins, {.global_batch_size = 2}); }),
-             ContainsSubstring("num_epochs in --set does not fit token files"));
+             ContainsSubstring("num_epochs in --set does not fit token files, whose order is made for a number of "
+                               "samples; set num_iters, or train_samples"));
 }
 
 TEST_CASE("token files: a run goes on with the files, the split and the order that it began with") {
@@ -377,6 +386,21 @@ TEST_CASE("token files: --data names one by its prefix or its files, and a text 
     CHECK(paths[0].second == a);
   }
   CHECK(config.recipe->paths_in(a + ".json")[0].first == "text_path");
+  // A file of its own name is a text, whatever lies beside it; and so is one of tokens without an index.
+  for (const char* name : {"t", "nano.bin"}) testing::write_text(files.file(name), "a text");
+  files.write("t", 2, 6);
+  for (const char* name : {"t", "nano.bin"}) {
+    const auto paths = config.recipe->paths_in(files.file(name));
+    REQUIRE(paths.size() == 1);
+    CHECK(paths[0].first == "text_path");
+    CHECK(paths[0].second == files.file(name));
+  }
+  CHECK(config.recipe->paths_in(files.file("t.idx"))[0].second == files.file("t"));
+  CHECK(testing::error_of([&] { config.recipe->paths_in(files.file("none.bin")); }) ==
+        "--data " + files.file("none.bin") + " does not exist");
+  const std::string folder = files.file("");
+  CHECK(testing::error_of([&] { config.recipe->paths_in(folder); }) ==
+        "--data " + folder + " is a folder; a language model is trained on a file of text, or on a token file");
 }
 
 // The loss of a sample of two documents is that of the two by themselves; with one of the two resets alone it is not.
@@ -473,6 +497,88 @@ TEST_CASE("token files: a prediction without data knows documents where their fi
   const std::vector<std::string> notes = data->notes();
   CHECK(std::ranges::find(notes, "attention sees 60.0 % of the causal pairs, those within one document") !=
         notes.end());
+}
+
+TEST_CASE("token files: as many samples as can be put in order are tried, and one more is refused by num_iters") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 20, 6);
+  const auto refusal = [&](std::int64_t batch, std::int64_t iterations, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> assignments{assigned("data_path", a), "seq_length=12", "eval_iters=0"};
+    assignments.insert(assignments.end(), more.begin(), more.end());
+    RunConfig config = files.config(assignments);
+    return testing::error_of(
+        [&] { config.recipe->open(config.origins, {.global_batch_size = batch, .iterations = iterations}); });
+  };
+  // Of 96 tokens an epoch they would take more epochs than can be shuffled, which is found behind it.
+  CHECK(refusal(1, 4294967293) == a + ": 4294967293 samples of 12 tokens take 536870912 epochs of 16 documents, more "
+                                      "than can be shuffled");
+  CHECK(refusal(1, 4294967294) ==
+        "config key num_iters asks for 4294967294 batches of 1 samples, more than can be put in order");
+  CHECK_THAT(refusal(3, 1431655764), ContainsSubstring(": 4294967292 samples of 12 tokens take "));
+  CHECK(refusal(3, 1431655765) ==
+        "config key num_iters asks for 1431655765 batches of 3 samples, more than can be put in order");
+  CHECK(refusal(3, 1431655765, {"train_samples=12"}).empty());  // which decides how many are put in order
+}
+
+TEST_CASE("token files: samples that the config counts need no number of iterations, and fill no key") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 20, 6);
+  RunConfig counted = files.config({assigned("data_path", a), "train_samples=14", "num_epochs=1"});
+  const auto data = counted.recipe->open(counted.origins, {.global_batch_size = 2});
+  CHECK(data->train().samples() == 14);
+  const auto samples_of = [](RunConfig& config) {
+    return dynamic_cast<const LanguageRecipe&>(*config.recipe).text.train_samples;
+  };
+  CHECK(samples_of(counted) == 14);
+  RunConfig filled = files.config({assigned("data_path", a)});
+  filled.recipe->open(filled.origins, {.global_batch_size = 2, .iterations = 6});
+  CHECK(samples_of(filled) == 12);
+}
+
+TEST_CASE("token files: which part of which files is judged, of each set") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 40, 6), b = files.write("b", 40, 6);
+  const auto data = files.opened({assigned("data_path", a)});
+  const GivenWeights weights{"w.safetensors", data->make_task({}, Device{})->settings()};
+  const auto note = [&](DataSplit split, std::vector<std::string> more) {
+    more.insert(more.end(), {"vocab_size=258", "positions=4", "train_samples=12"});
+    return files.config(more).recipe->open_split(split, weights)->note();
+  };
+  for (const auto& [split, name] : {std::pair(DataSplit::train, "training"), std::pair(DataSplit::valid, "validation"),
+                                    std::pair(DataSplit::test, "test")})
+    CHECK(note(split, {assigned("data_path", a)}) ==
+          concat("judged: what split 8,1,1 gives the ", name, " set, of ", a));
+  const std::string blend = "data_path=[0.5,\"" + a + "\",1,\"" + b + "\"]";
+  CHECK(note(DataSplit::valid, {blend}) ==
+        "judged: what split 8,1,1 gives the validation set, of 0.5, " + a + ", 1, " + b);
+  CHECK(note(DataSplit::test, {assigned("data_path", a), "eval_iters=1"}) ==
+        "judged: what split 8,1,1 gives the test set, of " + a +
+            "\nevery sample of the test set is judged; the run's eval_iters took 1 batch");
+  CHECK_THAT(note(DataSplit::train, {assigned("data_path", a), "eval_iters=1"}), !ContainsSubstring("eval_iters"));
+  CHECK(note(DataSplit::valid, {assigned("train_token_path", a), "valid_token_path=[1,\"" + b + "\",1,\"" + a +
+                                                                     "\"]"}) == "judged: all of 1, " + b + ", 1, " + a);
+}
+
+TEST_CASE("token files: a prediction looks for all files that a run would open") {
+  const TokenFiles files;
+  const std::string a = files.write("a", 40, 2), elsewhere = files.file("elsewhere");
+  const std::string known = "attention sees 60.0 % of the causal pairs, those within one document",
+                    unknown =
+                        "attention sees all causal pairs in this prediction: no token files tell how long documents "
+                        "are";
+  const auto note = [&](std::vector<std::string> assignments) {
+    assignments.emplace_back("reset_attention_mask=true");
+    RunConfig config = files.config(assignments);
+    config.recipe->fill_without_data(config.origins);
+    return config.recipe->on_shapes()->note_on_cost();
+  };
+  CHECK(note({"data_path=[2,\"" + a + "\",1,\"" + a + "\"]"}) == known);
+  CHECK(note({"data_path=[2,\"" + a + "\",1,\"" + elsewhere + "\"]"}) == unknown);
+  CHECK(note({assigned("train_token_path", a), assigned("valid_token_path", a)}) == known);
+  CHECK(note({assigned("train_token_path", elsewhere), assigned("valid_token_path", a)}) == unknown);
+  CHECK(note({assigned("data_path", a + ".bin")}) == known);
+  CHECK(note({assigned("data_path", a), "tokenizer=characters", assigned("tokenizer_model", elsewhere),
+              "vocab_size=258", "positions=4"}) == unknown);
 }
 
 TEST_CASE("token files: samples tell where their documents begin, if the config says so") {

@@ -22,7 +22,7 @@ constexpr std::array<std::int64_t, 4> kMaxExtents = {1 << 24, 1 << 16, 1 << 20, 
 // "K, m/s": the parts between the commas, without surrounding blanks.
 std::vector<std::string> split_at_commas(const std::string& text) {
   std::vector<std::string> parts;
-  std::istringstream stream(text);
+  std::istringstream stream(text.ends_with(',') ? text + ',' : text);  // getline leaves out an empty last part
   for (std::string part; std::getline(stream, part, ',');) {
     const std::size_t begin = part.find_first_not_of(' ');
     parts.push_back(begin == std::string::npos ? "" : part.substr(begin, part.find_last_not_of(' ') - begin + 1));

@@ -42,9 +42,9 @@ TEST_CASE("a batch of chosen samples", "[batch]") {
 }
 
 TEST_CASE("a layout without tensors, or with two of one name, makes no batch", "[batch]") {
-  CHECK_THROWS_WITH(empty_batch({}, 3), ContainsSubstring("no tensors"));
+  CHECK_THROWS_WITH(empty_batch({}, 3), "the samples of the data set have no tensors");
   CHECK_THROWS_WITH(empty_batch({{"x", {2}, DType::fp32}, {"x", {3}, DType::fp32}}, 3),
-                    ContainsSubstring("two tensors x"));
+                    "the samples of the data set have two tensors x");
 }
 
 TEST_CASE("a batch takes another's values only if that has the same tensors, and is itself where it already is",

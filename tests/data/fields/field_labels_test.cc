@@ -384,6 +384,7 @@ TEST_CASE("labels: which list of units is believed, what blanks and words for no
         }) == Units{"K", "m"});
   CHECK(with([](hdf5::File& f) { f.write_attribute("fields", "units", "  K ,m s**-1  "); }) == Units{"K", "m s**-1"});
   CHECK(with([](hdf5::File& f) { f.write_attribute("fields", "units", ", K"); }) == Units{"", "K"});
+  CHECK(with([](hdf5::File& f) { f.write_attribute("fields", "units", "K,"); }) == Units{"K", ""});
   CHECK(with([](hdf5::File& f) { f.write("units", Units{"n/a", "K"}); }) == Units{"", "K"});
   CHECK(with([](hdf5::File& f) { f.write("units", Units{"none", "K"}); }) == Units{"", "K"});
   CHECK(with([](hdf5::File& f) { f.write("units", Units{"None", "K"}); }) == Units{"None", "K"});

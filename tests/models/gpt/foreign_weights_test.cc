@@ -137,6 +137,8 @@ TEST_CASE("foreign weights: parts that lack, that are there twice or have no suc
           "transformer.h.0.mlp.c_fc.weight has 1 axes, not 2");
   refused(GptNames::nanogpt, "transformer.h.1.attn.c_attn.weight", tensor_named("", {4, 2}, 0),
           "transformer.h.1.attn.c_attn.weight: 4 rows are not those of queries, keys and values");
+  refused(GptNames::nanogpt, "transformer.rotary.weight", tensor_named("", {2}, 0),
+          (files.folder() / "w.safetensors").string() + ": a GPT has no tensor transformer.rotary.weight");
   refused(GptNames::megatron, "decoder.layers.0.mlp.rotary.weight", tensor_named("", {2}, 0),
           "a GPT has no tensor decoder.layers.0.mlp.rotary.weight");
 }
@@ -209,7 +211,9 @@ TEST_CASE("foreign weights: files without a prefix, with masks, and with a copy 
 TEST_CASE("foreign weights: what is no GPT is refused, and rows of the table are cut or added") {
   const Files files;
   const std::string none = testing::error_of([&] { names_of_gpt(files.write({{"x", tensor_named("x", {2}, 0)}})); });
-  CHECK(none.find("these are not the weights of a GPT") != std::string::npos);
+  CHECK(none == (files.folder() / "w.safetensors").string() +
+                    ": these are not the weights of a GPT under the names of isobar, nanoGPT, Hugging Face or "
+                    "Megatron-LM's core");
   const char* attention = "transformer.h.0.attn.c_attn.weight";
   const std::string odd = testing::error_of([&] {
     names_of_gpt(files.write({{attention, tensor_named(attention, {4, 2}, 0)}}));
@@ -224,6 +228,9 @@ TEST_CASE("foreign weights: what is no GPT is refused, and rows of the table are
   set_vocabulary_rows(weights, 5);
   CHECK(same(weights, small_gpt()));
 
+  OwnedTensors flat;
+  flat["wte.weight"] = tensor_named("wte.weight", {5}, 0);
+  CHECK(testing::error_of([&] { set_vocabulary_rows(flat, 6); }) == "wte.weight is not a table of tokens");
   weights["head.weight"] = weights.at("wte.weight");  // a head of its own has as many
   set_vocabulary_rows(weights, 6);
   CHECK(weights.at("head.weight").info.shape[0] == 6);

@@ -266,6 +266,7 @@ TEST_CASE("nccl: a rank that works alone is waited for, and asked for once in th
   std::vector<std::string> calls;  // that rank 0 has asked about
   std::vector<std::vector<int>> waiting;
   double waited = 0;
+  std::atomic<bool> is_about_to_wait = false;  // rank 0
   const auto on_late = [&](int rank, const std::string& call, std::span<const int> members) -> std::string {
     const std::lock_guard lock(mutex);
     if (rank == 0) calls.push_back(call), waiting.emplace_back(members.begin(), members.end());
@@ -274,8 +275,12 @@ TEST_CASE("nccl: a rank that works alone is waited for, and asked for once in th
   CHECK(error_of({.ranks = 3, .timeout_seconds = kTimeout, .on_late = on_late}, [&](const Communicator& world) {
           const Communicator pair = world.split(world.rank() == 1 ? 1 : 0, world.rank(), "pair");
           const Tensor x = zeros_on(world, 4);
-          if (world.rank() == 2) sleep_for(1.2);
+          if (world.rank() == 2) {
+            while (!is_about_to_wait) sleep_for(0.001);
+            sleep_for(1.2);
+          }
           const auto begin = Clock::now();
+          if (world.rank() == 0) is_about_to_wait = true;
           if (world.rank() != 1) pair.all_reduce(x);
           (void)x.to_vector();
           if (world.rank() == 0) waited = seconds_since(begin);

@@ -55,7 +55,7 @@ xr.Dataset(fields, axes).to_netcdf("mine_2018.nc", engine="scipy")
 SHORT = {
     "tiny": ("tiny.json", {"num_iters": 60, "warmup": 10, "validate_every": 20, "checkpoint_every": 20}),
     "cnn": ("cnn.json", {"nsamples": 32, "nsamples_val": 32, "num_epochs": 1}),
-    "shakespeare": ("shakespeare.json", {"num_iters": 20, "warmup": 5, "validate_every": 10}),
+    "shakespeare": ("shakespeare.json:shakespeare", {"num_iters": 20, "warmup": 5, "validate_every": 10}),
     "wikitext": ("gpt2.json:wikitext", {"num_iters": 4, "warmup": 2, "validate_every": 2}),
     "unet_cpu": ("unet.json:unet_cpu", {"nsamples": 8, "nsamples_val": 4, "num_epochs": 1}),
 }

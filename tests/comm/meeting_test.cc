@@ -184,6 +184,25 @@ class Stranger {
   Seal seal_;
 };
 
+// Listens at a free port of this host.
+Socket make_listener() {
+  Socket listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  inet_pton(AF_INET, kHere, &address.sin_addr);
+  ISOBAR_CHECK(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 &&
+                   ::listen(listener.get(), 64) == 0,
+               "there is no port");
+  return listener;
+}
+
+int port_of(const Socket& listener) {
+  sockaddr_in address = {};
+  socklen_t size = sizeof address;
+  getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size);
+  return ntohs(address.sin_port);
+}
+
 Message hello(int rank, int ranks, const std::string& process = "7") {
   return {.type = 1,
           .texts = {std::to_string(rank), std::to_string(ranks), "node", "", process, "1", "c0ffee",
@@ -596,20 +615,9 @@ namespace {
 // A rank 0 that welcomes rank 1 of two, and never says a word again.
 class Mute {
  public:
-  Mute() {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    inet_pton(AF_INET, kHere, &address.sin_addr);
-    socklen_t size = sizeof address;
-    ISOBAR_CHECK(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
-                     ::listen(listener_.get(), 1) == 0,
-                 "there is no port");
-    getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
-    thread_ = std::thread([this] { welcome_one(); });
-  }
+  Mute() : thread_([this] { welcome_one(); }) {}
   ~Mute() { thread_.join(); }
-  int port() const { return port_; }
+  int port() const { return port_of(listener_); }
 
  private:
   std::string hear(std::size_t count) const {
@@ -628,8 +636,7 @@ class Mute {
     send_all(rank_.get(), to_wire({.type = 2, .texts = {"an id", "1", "2", "1", "0"}}, &seal));
   }
 
-  Socket listener_{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)}, rank_;
-  int port_ = 0;
+  Socket listener_ = make_listener(), rank_;
   std::thread thread_;
 };
 
@@ -1255,19 +1262,13 @@ TEST_CASE("meeting: a key is not found by guessing, and all wrong ones end alike
 TEST_CASE("meeting: ranks do not believe who does not know the key, nor wait for it") {
   // A listener that says nothing, and one that answers anything.
   for (const std::string& says : {std::string(), std::string(200, 'x')}) {
-    const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    inet_pton(AF_INET, kHere, &address.sin_addr);
-    socklen_t size = sizeof address;
-    REQUIRE(::bind(listener, reinterpret_cast<const sockaddr*>(&address), size) == 0);
-    REQUIRE(::listen(listener, 8) == 0);
-    getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+    Socket listener = make_listener();
+    const int port = port_of(listener);
     std::thread speaker([&] {
-      const int other = ::accept(listener, nullptr, nullptr);
+      const int other = ::accept(listener.get(), nullptr, nullptr);
       static_cast<void>(::send(other, says.data(), says.size(), MSG_NOSIGNAL));
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      ::close(listener);
+      listener = Socket();
       std::string all;
       char buffer[64];
       for (ssize_t got = 0; (got = ::recv(other, buffer, sizeof buffer, 0)) > 0;)
@@ -1277,7 +1278,7 @@ TEST_CASE("meeting: ranks do not believe who does not know the key, nor wait for
     });
     MeetingOptions mine = options(0.3);
     mine.identify_seconds = 0.5;
-    CHECK_THROWS_WITH(Meeting(attendee(1, 2), at(ntohs(address.sin_port)), mine),
+    CHECK_THROWS_WITH(Meeting(attendee(1, 2), at(port), mine),
                       ContainsSubstring("rank 1: no meeting at 127.0.0.1:") && ContainsSubstring("within 0.3 s"));
     speaker.join();
   }
@@ -1285,22 +1286,14 @@ TEST_CASE("meeting: ranks do not believe who does not know the key, nor wait for
 
 // From 0.05 s on each pause is half as long again, up to one second, and each is shortened by up to a half.
 TEST_CASE("meeting: a rank looks for rank 0 often at first, and then more seldom") {
-  const int listener = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  inet_pton(AF_INET, kHere, &address.sin_addr);
-  socklen_t size = sizeof address;
-  REQUIRE(::bind(listener, reinterpret_cast<const sockaddr*>(&address), size) == 0);
-  REQUIRE(::listen(listener, 64) == 0);
-  getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
+  const Socket listener = make_listener();
   int tries = 0;
   std::thread other([&] {
-    for (int rank = 0; (rank = ::accept(listener, nullptr, nullptr)) >= 0; ++tries) ::close(rank);
+    for (int rank = 0; (rank = ::accept(listener.get(), nullptr, nullptr)) >= 0; ++tries) ::close(rank);
   });
-  CHECK_THROWS_AS(Meeting(attendee(1, 2), at(ntohs(address.sin_port)), options(1)), Error);
-  ::shutdown(listener, SHUT_RDWR);
+  CHECK_THROWS_AS(Meeting(attendee(1, 2), at(port_of(listener)), options(1)), Error);
+  ::shutdown(listener.get(), SHUT_RDWR);
   other.join();
-  ::close(listener);
   CHECK(tries >= 4);
   CHECK(tries <= 10);
 }
@@ -1495,27 +1488,16 @@ namespace {
 // What stands between two hosts and forgets a connection in which nothing has come for a while.
 class Forgetful {
  public:
-  Forgetful(int port, double idle_seconds) : to_(port), listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    inet_pton(AF_INET, kHere, &address.sin_addr);
-    socklen_t size = sizeof address;
-    REQUIRE(::bind(listener_, reinterpret_cast<const sockaddr*>(&address), size) == 0);
-    REQUIRE(::listen(listener_, 1) == 0);
-    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
+  Forgetful(int port, double idle_seconds) : to_(port) {
     thread_ = std::thread([this, idle_seconds] { forward(static_cast<int>(idle_seconds * 1000)); });
   }
-  ~Forgetful() {
-    thread_.join();
-    ::close(listener_);
-  }
-  int port() const { return port_; }
+  ~Forgetful() { thread_.join(); }
+  int port() const { return port_of(listener_); }
   int passed_on() const { return passed_on_; }  // from rank 0
 
  private:
   void forward(int idle_milliseconds) {
-    const int from = ::accept(listener_, nullptr, nullptr);
+    const int from = ::accept(listener_.get(), nullptr, nullptr);
     pollfd ends[2] = {{from, POLLIN, 0}, {to_.descriptor(), POLLIN, 0}};
     // From the welcome on: rank 0's second word.
     while (::poll(ends, 2, passed_on_ >= 2 ? idle_milliseconds : static_cast<int>(kLong * 1000)) > 0) {
@@ -1535,7 +1517,7 @@ class Forgetful {
   }
 
   Stranger to_;
-  int listener_, port_ = 0;
+  Socket listener_ = make_listener();
   std::atomic<int> passed_on_ = 0;
   std::thread thread_;
 };

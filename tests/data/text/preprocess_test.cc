@@ -29,6 +29,11 @@ class Corpus {
     options.output_prefix = folder / "out";
     return folder / name;
   }
+  // One more file to read.
+  void add_input(const std::string& contents) {
+    testing::write_text(folder / "second", contents);
+    options.input.paths.push_back(folder / "second");
+  }
   std::string output(const std::string& key = "text") const { return folder / ("out_" + key + "_document"); }
   PreprocessReport run() {
     options.existing = ExistingFile::replaced;
@@ -423,10 +428,7 @@ TEST_CASE("preprocess: JSON may be 64 levels deep, and twenty of many keys are t
 TEST_CASE("preprocess: the bytes of all keys together are those of a file, and of a line of progress") {
   Corpus corpus;
   corpus.input("{\"a\": \"" + std::string(1'100'000, 'x') + "\", \"b\": \"\"}\n");  // a block of its own
-  const std::string second = corpus.folder / "second";
-  testing::write_text(second,
-                      "{\"a\": \"" + std::string(400'000, 'x') + "\", \"b\": \"" + std::string(300'000, 'y') + "\"}\n");
-  corpus.options.input.paths.push_back(second);
+  corpus.add_input("{\"a\": \"" + std::string(400'000, 'x') + "\", \"b\": \"" + std::string(300'000, 'y') + "\"}\n");
   corpus.options.keys = {"a", "b"};
   corpus.options.workers = 1;
   corpus.options.log_interval = 1;
@@ -460,9 +462,7 @@ TEST_CASE("preprocess: the next line of progress is that of the next multiple of
 TEST_CASE("preprocess: what is replaced or looks like a special token is counted over all files and keys") {
   Corpus corpus;
   corpus.input("{\"a\": \"\xff\", \"b\": \"<|eod|>\"}\n");
-  const std::string second = corpus.folder / "second";
-  testing::write_text(second, "{\"a\": \"<|eod|>x<|pad|>\", \"b\": \"\xfe\xfe\"}\n");
-  corpus.options.input.paths.push_back(second);
+  corpus.add_input("{\"a\": \"<|eod|>x<|pad|>\", \"b\": \"\xfe\xfe\"}\n");
   corpus.options.keys = {"a", "b"};
   corpus.options.invalid = InvalidText::replaced;
   const PreprocessReport report = corpus.run();
@@ -479,9 +479,7 @@ TEST_CASE("preprocess: what is replaced or looks like a special token is counted
 TEST_CASE("preprocess: one table has the characters of all files under all keys") {
   Corpus corpus;
   corpus.input("{\"a\": \"cb\", \"b\": \"é\"}\n");
-  const std::string second = corpus.folder / "second";
-  testing::write_text(second, "{\"a\": \"ad\", \"b\": \"b\"}\n");
-  corpus.options.input.paths.push_back(second);
+  corpus.add_input("{\"a\": \"ad\", \"b\": \"b\"}\n");
   corpus.options.keys = {"a", "b"};
   corpus.options.tokenizer.type = "characters";
   corpus.run();

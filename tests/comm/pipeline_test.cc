@@ -200,7 +200,8 @@ TEST_CASE("pipeline: ranks that wait in every exchange do not wait for ever, and
 
 TEST_CASE("pipeline: in the steady state a send and a receive of two ranks are one call") {
   int paired = 0, single = 0;
-  for (const PipelineStep& step : training_steps(4, 16, 1)[1])
+  const std::vector<PipelineSteps> of_ranks = training_steps(4, 16, 1);
+  for (const PipelineStep& step : of_ranks[1])
     if (!step.move) (step.send && step.receive ? paired : single) += 1;
   CHECK(paired > single);
 }

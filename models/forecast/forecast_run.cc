@@ -101,8 +101,8 @@ void ForecastRun::check_given(std::int64_t start, std::int64_t k) const {
 void ForecastRun::check_no_hole(std::int64_t start) const {
   const std::int64_t end = std::min(start + lead(steps_ - 1) + 1, series_.steps());
   const std::vector<std::int64_t> holes = series_.holes({start, end - start});
-  ISOBAR_CHECK(holes.empty(), "a forecast of ", steps_, " steps from step ", start, " crosses a hole in time of ",
-               series_.file_name_of(holes.front()), ": step ", holes.front(), " is ",
+  ISOBAR_CHECK(holes.empty(), "a forecast of ", steps_, steps_ == 1 ? " step" : " steps", " from step ", start,
+               " crosses a hole in time of ", series_.file_name_of(holes.front()), ": step ", holes.front(), " is ",
                series_.time_of(holes.front()).iso(), ", step ", holes.front() + 1, " is ",
                series_.time_of(holes.front() + 1).iso(), "; give the start as a date");
 }

@@ -239,7 +239,8 @@ TEST_CASE("forecasts: leads are scored where there is truth, and the number of s
   here.refused(here.forecast("hole", "no.nc", "--start 2 --steps 4"),
                concat("a forecast of 4 steps from step 2 crosses a hole in time of ", here.path("hole/one.h5").string(),
                       ": step 3 is 2017-12-29T18:00, step 4 is 2017-12-30T06:00; give the start as a date"));
-  here.refused(here.forecast("hole", "no.nc", "--start 3 --steps 1"), "step 3 crosses a hole in time of ");
+  here.refused(here.forecast("hole", "no.nc", "--start 3 --steps 1"),
+               "a forecast of 1 step from step 3 crosses a hole in time of ");
   here.done(here.forecast("hole", "", "--start 2 --steps 1 --scores " + here.path("s.json").string()));
   here.refused(here.forecast("hole", "no.nc", "--start 2 --steps 100001"),
                "a forecast of 100001 steps is longer than the 100000 that isobar makes");

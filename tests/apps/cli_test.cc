@@ -507,6 +507,22 @@ TEST_CASE("mesh refuses flags that mean nothing alone") {
   check_error(in_shell("mesh --device gpu"), "--device");
 }
 
+// Predicted from shapes: blocks of 12·768² multiplications a token beside a head of 50,304 columns.
+TEST_CASE("the table of docs/learn/10_a_pipeline.md: where GPT-2 is cut, and who waits then") {
+  const std::string gpt2 = "mesh --pp 4 --pipeline --config gpt2 --parts 8";
+  const std::string even = in_shell(gpt2 + " --pipeline-split even").out, balanced = in_shell(gpt2).out;
+  for (const char* line :
+       {"place 0: stages 0-3, 3 blocks, 48.362 Gflop a sample, 17.7 % of", "place 1: stages 4-6, 3 blocks, ",
+        "place 2: stages 7-9, 3 blocks, 48.361 Gflop a sample, 17.7 % of",
+        "place 3: stages 10-14, 3 blocks, 127.488 Gflop a sample, 46.8 % of", "place 0: idle for 66.8 % of",
+        "place 2: idle for 66.8 % of", "place 3: idle for 12.5 % of"})
+    CHECK_THAT(even, ContainsSubstring(line));
+  for (const char* line : {"place 0: stages 0-4, 4 blocks, 64.482 Gflop a sample, 23.7 % of",
+                           "place 3: stages 13-14, 0 blocks, 79.128 Gflop a sample, 29.0 % of",
+                           "place 0: idle for 37.6 % of", "place 3: idle for 23.4 % of"})
+    CHECK_THAT(balanced, ContainsSubstring(line));
+}
+
 TEST_CASE("mesh --pipeline says what its letters are, and draws chunks with letters of their own") {
   CHECK(in_shell("mesh --pp 2 --pipeline --parts 3").out ==
         "A pipeline of 2 places, 1 chunk, split balanced, 3 parts; F: forward, B: backward, of a part\n"

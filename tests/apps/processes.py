@@ -353,7 +353,8 @@ def case_verbs(options, folder):
                        "isobar: rank 1: it has died (process ")
     works = run(mpirun(3, options.verbs, "work"))
     check(works.status == 0, works)
-    check(works.sentences == ["isobar: rank 1 is thinking since 4 s: the others wait for it"], "told once:", works)
+    check(len(works.sentences) == 1, "told once:", works)
+    check(re.fullmatch("isobar: rank 1 is thinking since [4-8] s: the others wait for it", works.sentences[0]), works)
 
 
 def shares(tp, cp):
@@ -903,7 +904,8 @@ def case_requeued(options, folder):
         wait_until(lambda: (runs.path("job") / "summary.json").exists(), 120, log)
         wait_until(lambda: number not in run(["squeue", "-h", "-o", "%i"]).out, 60, log)
     said = log.read_text()
-    check("stopped by SIGUSR1 after iteration" in said, said)
+    # Slurm signals every rank; the first one tells which signal if its own has come by then.
+    check(re.search("stopped by (SIGUSR1|a signal to another rank) after iteration", said), said)
     check("requeued" in said, said)
     check(json.loads((runs.path("job") / "summary.json").read_text())["iterations"] == ITERATIONS, said)
     runs.check_same_bits("job", "undisturbed")

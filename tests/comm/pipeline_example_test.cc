@@ -151,8 +151,10 @@ TEST_CASE("the worked example of docs/learn/10_a_pipeline.md: who waits, and wha
   CHECK(std::abs(timeline_of(8, 63, 1).idle() - 0.1) < 1e-15);
   CHECK(timeline_of(8, 8, 4).idle() > 0.1);
   CHECK(timeline_of(8, 16, 4).idle() < 0.1);
-  const PipelineTimeline four = timeline_of(4, 100, 1);
-  for (std::size_t rank = 0; rank < 4; ++rank) CHECK(four.held(rank) == static_cast<int>(4 - rank));
+  CHECK(timeline_of(8, 62, 1).idle() > 0.1);
+  for (const int parts : {8, 100})
+    for (std::size_t rank = 0; rank < 4; ++rank)
+      CHECK(timeline_of(4, parts, 1).held(rank) == static_cast<int>(4 - rank));
   CHECK(timeline_of(2, 4, 1).held(0) == 2);
   CHECK(timeline_of(2, 4, 2).held(0) == 5);
   const PipelineTimeline uneven = timeline_of(2, 2, 1, {1, 2});

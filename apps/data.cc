@@ -221,20 +221,6 @@ void register_convert(CLI::App& data) {
       [options] { convert_fields(*options, [](const std::string& line) { std::cout << line << std::endl; }); });
 }
 
-// The token files that `data preprocess` makes with this --output-prefix: "p_text_document, p_title_document".
-std::string token_files_of(const std::string& output_prefix) {
-  constexpr std::string_view kEnding = "_document.idx";
-  const std::string begin = fs::path(output_prefix).filename().string() + "_";
-  std::error_code unreadable;
-  std::set<std::string> found;
-  for (const fs::path& entry : entries_of(folder_of(output_prefix), unreadable)) {
-    const std::string name = entry.filename().string();
-    if (begin.size() > 1 && name.starts_with(begin) && name.ends_with(kEnding))
-      found.insert(fs::path(output_prefix).replace_filename(entry.stem()).string());
-  }
-  return comma_list(found);
-}
-
 // Error naming the command for what `data info` does not describe; nothing for what may be fields.
 void refuse_other_data(const std::string& path) {
   if (fs::is_directory(path)) {
@@ -248,7 +234,7 @@ void refuse_other_data(const std::string& path) {
   ISOBAR_CHECK(file.extension() != ".safetensors", path, " is a file of weights: isobar evaluate --weights ", path,
                " judges them");
   const bool exists = fs::exists(file);
-  const std::string made = exists ? "" : token_files_of(path);
+  const std::string made = exists ? "" : comma_list(token_files_of(path));
   ISOBAR_CHECK(made.empty(), path, " does not exist; token files of this prefix: ", made);
   ISOBAR_CHECK(!exists || file.extension() != ".bin", path, " is no token file: there is no ", token_prefix(path),
                ".idx; tokens of nanoGPT or llm.c are taken over by isobar data import");

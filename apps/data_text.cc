@@ -38,6 +38,9 @@ void print_report(const PreprocessReport& report) {
     std::cout << "replaced by U+FFFD because it was not UTF-8: " << report.replaced << " times\n";
   if (report.special_texts > 0)
     std::cout << "texts that look like special tokens, and stayed text: " << report.special_texts << '\n';
+  for (const std::string& path : report.like_json)
+    std::cout << path << " looks like JSON lines, and was taken as plain text: without --text it is read as such\n";
+  if (!report.is_separated) std::cout << "--separator: no line is it, so that each file is one document\n";
 }
 
 void register_preprocess(CLI::App& data) {

@@ -271,7 +271,8 @@ void check_decay(const MegatronArguments& a, const Length& length, const nlohman
   ISOBAR_CHECK(*decay % unit == 0, "--global-batch-size ", length.batch, ": rates of the run to go on with fall over ",
                *decay, " samples, no whole number of such batches");
   throw_error("--", total, ' ', length.samples / unit, ": rates fall over as many without --", flag,
-              ", and those of the run to go on with over ", *decay / unit, "; give --", flag, ' ', *decay / unit);
+              ", and those of the run to go on with over ", *decay / unit, "; give --", flag, ' ', *decay / unit,
+              " (a rate that falls is --min-lr from there on)");
 }
 
 void set_rates(Entries& entries, const MegatronArguments& a, const Length& length, const nlohmann::json& earlier) {

@@ -199,7 +199,10 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
   const auto end_finished = [&] {
     // What a run that failed at its very end could not remove any more.
     if (folder) CheckpointStore(path, config.run.keep_checkpoints).remove_old(found.checkpoint->step);
-    std::cout << "the run in " << path.string() << " is finished" << std::endl;
+    std::cout << "the run in " << path.string() << " is finished";
+    if (!config.schedule.num_epochs)
+      std::cout << ", after " << found.summed_up << " iterations; --set num_iters=N makes it longer";
+    std::cout << std::endl;
     return TrainingRun::End::finished;
   };
   if (!config.schedule.num_epochs && found.summed_up >= config.schedule.num_iters) return end_finished();

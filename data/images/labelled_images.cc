@@ -57,9 +57,7 @@ std::optional<std::string> describe_idx_files(const std::string& folder) {
     if (find_file(folder, images_name_of(train)).empty()) continue;
     const LabelledImages images(find_idx_files(folder, train));
     sets += concat(name_of_file(train, ": "), images.samples(), " images of ", images.height(), " x ", images.width(),
-                   " pixels");
-    if (images.samples() > 0) sets += concat(", labels 0 to ", images.classes() - 1);
-    sets += '\n';
+                   " pixels, labels 0 to ", images.classes() - 1, '\n');
   }
   if (sets.empty()) return std::nullopt;
   return concat(folder, ": labelled images in IDX files\n", sets,

@@ -36,10 +36,16 @@ bool is_of_text(char c) {
   return byte >= 0x20 ? byte != 0x7f : kControls.find(c) != std::string_view::npos;
 }
 
-bool begins_as_text(std::string_view text) {
+// Without control characters. Error for one that is not UTF-8.
+bool begins_as_text(const std::string& path, std::string_view text) {
+  constexpr std::string_view kHdf5 = "\x89HDF";  // of which a piece may hold no control character
+  if (text.starts_with(kHdf5) || !std::ranges::all_of(text, is_of_text)) return false;
   const std::optional<std::size_t> invalid = first_invalid_byte(text);
   const bool is_cut = text.size() == kLookedAt && invalid && *invalid + kMaxCodePoint > text.size();
-  return (!invalid || is_cut) && std::ranges::all_of(text, is_of_text);
+  if (!invalid || is_cut) return true;
+  const std::string_view before = text.substr(0, *invalid);
+  throw_error(path, ", line ", 1 + std::ranges::count(before, '\n'), ", byte ", *invalid - (before.rfind('\n') + 1) + 1,
+              " is not UTF-8: a text must be; isobar data preprocess --invalid replace takes it as it is");
 }
 
 // Whether the first line that is not empty is a JSON object, or begins as one that goes on behind what was looked at.
@@ -57,7 +63,7 @@ bool begins_as_json_lines(std::string_view text) {
 std::optional<std::string> describe_text(const std::string& path) {
   const std::string begin = beginning_of(path);
   if (begin.empty()) return path + ": the file is empty\n";
-  if (!begins_as_text(begin)) return std::nullopt;
+  if (!begins_as_text(path, begin)) return std::nullopt;
   const FileReader file(path);
   const bool is_json = begins_as_json_lines(begin), is_packed = is_compressed(file);
   std::string text = concat(path, ": ", is_json ? "JSON lines" : "text in UTF-8", is_packed ? ", compressed" : "", ", ",
@@ -65,7 +71,12 @@ std::optional<std::string> describe_text(const std::string& path) {
   if (!is_json && !is_packed)
     text += concat("a language model is trained on it by: isobar train --config shakespeare --data ", path, '\n');
   return text + concat("token files are made of ", is_json ? "its texts" : "it", " by: isobar data preprocess --input ",
-                       path, is_json ? "" : " --text", " --tokenizer-type bytes --output-prefix P\n");
+                       path, is_json ? "" : " --text --separator \"\"", " --tokenizer-type bytes --append-eod",
+                       " --output-prefix P\n");
+}
+
+bool looks_like_json_lines(const std::string& path) {
+  return begins_as_json_lines(beginning_of(path));
 }
 
 }  // namespace isobar

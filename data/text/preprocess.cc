@@ -10,6 +10,7 @@
 
 #include "data/parallel_tasks.h"
 #include "data/text/character_tokenizer.h"
+#include "data/text/describe_text.h"
 #include "data/text/json_text.h"
 #include "data/text/utf8.h"
 #include "engine/files/atomic_file.h"
@@ -254,6 +255,7 @@ PreprocessReport preprocess(const PreprocessOptions& options, const std::functio
 
   PreprocessReport report;
   std::set<std::string> with_text;  // files
+  std::int64_t documents = 0;
   ProgressLines progress(options.log_interval, say);
   for_each_block(options, Encoder(options, *tokenizer), [&](const EncodedBlock& block) {
     std::int64_t bytes = 0;
@@ -264,12 +266,16 @@ PreprocessReport preprocess(const PreprocessOptions& options, const std::functio
     if (bytes > 0) with_text.insert(block.path);
     report.replaced += block.replaced;
     report.special_texts += block.special_texts;
+    documents += block.documents;
     progress.add(block.documents, bytes);
   });
   for (std::size_t k = 0; k < outputs.size(); ++k)
     if (outputs[k]->facts.text_bytes == 0) throw_no_text(options, options.keys[k]);
   for (const std::string& path : options.input.paths)
     if (!with_text.contains(path)) report.files_without_text.push_back(path);
+  report.is_separated = !options.input.separator || documents > std::ssize(options.input.paths);
+  for (const std::string& path : options.input.paths)
+    if (options.input.format == TextFormat::plain && looks_like_json_lines(path)) report.like_json.push_back(path);
   if (!table.empty()) write_file_atomically(options.output_prefix + "_characters.json", table);
   for (const auto& output : outputs) {
     output->writer.finish(output->facts);

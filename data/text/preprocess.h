@@ -40,6 +40,8 @@ struct PreprocessReport {
   std::int64_t replaced = 0;                         // U+FFFD in place of what was not UTF-8
   std::int64_t special_texts = 0;                    // texts that look like special tokens, and stayed text
   std::vector<std::string> files_without_text = {};  // of the inputs: no document of theirs has any
+  std::vector<std::string> like_json = {};           // of plain inputs: those that look like JSON lines
+  bool is_separated = true;                          // false: the separator divides none of the files
 };
 
 // Prints lines of progress by `say`. Error naming file and line of a document at fault, and the key under which no

@@ -111,7 +111,8 @@ class Opener {
       return;
     }
     ISOBAR_CHECK(facts.fingerprint == options_.fingerprint, file.name(), " was made by another tokenizer: its ",
-                 facts.tokenizer, ' ', facts.fingerprint, ", the run's ", options_.fingerprint);
+                 facts.tokenizer, ' ', facts.fingerprint, ", the run's ", options_.fingerprint,
+                 "; config key tokenizer and the files that it needs select the run's");
   }
 
   // What a set has of a file, which may be nothing.
@@ -132,8 +133,9 @@ class Opener {
     const auto total = std::ssize(range.documents->lengths());
     const std::vector<std::int64_t> bounds = split_documents(split, total, options_.rule);
     throw_error(range.documents->name(), ": ", kSetNames[set], " has no documents, but ", taken(set),
-                " taken of it: of ", total, " documents, split ", split, " gives ", bounds[1], " to train, ",
-                bounds[2] - bounds[1], " to valid and ", bounds[3] - bounds[2], " to test");
+                " taken of it: of ", total, total == 1 ? " document" : " documents", ", split ", split, " gives ",
+                bounds[1], " to train, ", bounds[2] - bounds[1], " to valid and ", bounds[3] - bounds[2], " to test",
+                total == 1 ? "; --separator of isobar data preprocess makes several documents of a text" : "");
   }
 
   // Whether a share holds a whole sample.

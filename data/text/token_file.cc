@@ -7,6 +7,8 @@
 #include <functional>
 #include <string_view>
 
+#include "engine/files/atomic_file.h"
+#include "engine/files/folders.h"
 #include "kernels/common/check.h"
 #include "kernels/common/checked_size.h"
 
@@ -42,6 +44,21 @@ std::string token_prefix(const std::string& path) {
   for (const char* suffix : {".idx", ".bin"})
     if (path.ends_with(suffix)) return path.substr(0, path.size() - 4);
   return path;
+}
+
+std::vector<std::string> token_files_of(const std::string& output_prefix) {
+  constexpr std::string_view kEnding = "_document.idx";
+  const std::filesystem::path prefix(output_prefix);
+  const std::string begin = prefix.filename().string() + "_";
+  std::error_code unreadable;
+  std::vector<std::string> found;
+  for (const std::filesystem::path& entry : entries_of(folder_of(prefix), unreadable)) {
+    const std::string name = entry.filename().string();
+    if (begin.size() > 1 && name.starts_with(begin) && name.ends_with(kEnding))
+      found.push_back(std::filesystem::path(prefix).replace_filename(entry.stem()).string());
+  }
+  std::ranges::sort(found);
+  return found;
 }
 
 TokenFile::TokenFile(const std::string& path, std::int64_t vocabulary)

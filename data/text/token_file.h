@@ -31,6 +31,9 @@ inline constexpr std::size_t kIndexHeaderBytes = 34;
 
 // The prefix that a path of a user means: PREFIX, PREFIX.idx or PREFIX.bin.
 std::string token_prefix(const std::string& path);
+// The prefixes of the token files that `data preprocess` makes with this --output-prefix, one for each key of JSON:
+// p_text_document, p_title_document.
+std::vector<std::string> token_files_of(const std::string& output_prefix);
 
 // Nothing of PREFIX.bin is kept in memory, and of PREFIX.idx the lengths: 4 bytes a sequence. Files are not mapped: if
 // a file is cut while it is read, that is an Error.

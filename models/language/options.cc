@@ -120,8 +120,10 @@ void TextOptions::check_sources(const KeyOrigins& origins) const {
         std::pair("reset_attention_mask", reset_attention_mask)})
     ISOBAR_CHECK(reads_documents() || !is_set, origins.where(name), " needs token files; a text has no documents");
   const bool needs_table = reads_documents() && tokenizer == TokenizerKind::characters;
-  ISOBAR_CHECK(!needs_table || !tokenizer_model.empty(), origins.where("tokenizer"),
-               " characters needs tokenizer_model to read token files");
+  ISOBAR_CHECK(
+      !needs_table || !tokenizer_model.empty(), origins.where("tokenizer"),
+      " characters needs tokenizer_model to read token files, the table that data preprocess made beside them; "
+      "files of another tokenizer need its name");
   ISOBAR_CHECK(needs_table || tokenizer_model.empty(), origins.where("tokenizer_model"),
                " means nothing here; it is for token files of the tokenizer characters");
 }

@@ -9,6 +9,7 @@
 #include "data/no_samples.h"
 #include "data/text/byte_tokenizer.h"
 #include "data/text/character_tokenizer.h"
+#include "data/text/describe_text.h"
 #include "data/text/text_data.h"
 #include "data/text/token_file.h"
 #include "data/text/token_samples.h"
@@ -150,8 +151,10 @@ std::vector<std::pair<std::string, fs::path>> LanguageRecipe::paths_in(const fs:
   const std::string prefix = token_prefix(file.string());
   const bool names_token_file = prefix != file.string() || !fs::exists(file);
   if (names_token_file && fs::exists(prefix + ".idx")) return {{"data_path", prefix}};
-  ISOBAR_CHECK(fs::exists(file), "--data ", file.string(), " does not exist");
-  return {{"text_path", file}};
+  if (fs::exists(file)) return {{"text_path", file}};
+  const std::vector<std::string> made = token_files_of(file.string());
+  throw_error("--data ", file.string(), " does not exist",
+              made.empty() ? "" : "; token files of this prefix: " + comma_list(made));
 }
 
 std::vector<std::string> LanguageRecipe::keys_replaced_by(const std::string& key, bool judged) const {
@@ -211,6 +214,10 @@ std::unique_ptr<OpenedRecipe> LanguageRecipe::open(KeyOrigins& origins, const Op
   std::vector<std::string> sentences;
   if (const std::string filled = fill(*tokenizer, origins); !filled.empty())
     sentences.push_back("from the data: " + filled);
+  if (!text.reads_documents() && looks_like_json_lines(text.text_path))
+    sentences.push_back(text.text_path +
+                        " looks like JSON lines, and is read as plain text: isobar data preprocess makes token files "
+                        "of their texts");
   LanguageSets sets = text.reads_documents()
                           ? open_token_files(text, *tokenizer, samples_of_sets(origins, request))
                           : open_texts(text, whole, *tokenizer, judged_samples(request.global_batch_size));

@@ -28,7 +28,8 @@ std::string place_in(std::string_view text, std::size_t byte) {
 std::string read_text(const std::string& path) {
   std::string text = read_file(path);
   if (const std::optional<std::size_t> bad = first_invalid_byte(text))
-    throw_error(path, ": ", place_in(text, *bad), " is not UTF-8");
+    throw_error(path, ": ", place_in(text, *bad),
+                " is not UTF-8; isobar data preprocess --invalid replace takes such a text");
   ISOBAR_CHECK(!text.empty(), path, ": the file is empty");
   return text;
 }

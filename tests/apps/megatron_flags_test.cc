@@ -556,7 +556,7 @@ TEST_CASE("Megatron's flags: the rates of a run that goes on fall over as many s
   CHECK(refusal_of(line + " --train-iters 101 --lr-decay-iters 100") == "");
   CHECK(refusal_of(line + " --train-iters 101") ==
         "--train-iters 101: rates fall over as many without --lr-decay-iters, and those of the run to go on with over "
-        "100; give --lr-decay-iters 100");
+        "100; give --lr-decay-iters 100 (a rate that falls is --min-lr from there on)");
   CHECK(
       refusal_of(line + " --train-iters 50 --global-batch-size 24") ==
       "--global-batch-size 24: rates of the run to go on with fall over 800 samples, no whole number of such batches");
@@ -564,7 +564,7 @@ TEST_CASE("Megatron's flags: the rates of a run that goes on fall over as many s
   CHECK(refusal_of(by_samples + "800") == "");
   CHECK(refusal_of(by_samples + "808") ==
         "--train-samples 808: rates fall over as many without --lr-decay-samples, and those of the run to go on with "
-        "over 800; give --lr-decay-samples 800");
+        "over 800; give --lr-decay-samples 800 (a rate that falls is --min-lr from there on)");
   std::ofstream(folder / "config.json") << R"({"decay_samples": null, "split_rule": "legacy"})";
   CHECK(flags_of(line + " --train-iters 7 --log-format core").own_config->entries.at("split_rule").value == "legacy");
 }

@@ -159,6 +159,13 @@ TEST_CASE(
   const std::string text = "preprocess --tokenizer-type bytes --text --separator=--- --input " + commands.at("in") +
                            " --output-prefix " + commands.at("p");
   CHECK_THAT(commands.refused(text), ContainsSubstring("is not UTF-8"));
+  testing::write_text(commands.at("lines"), "{\"text\": \"a\"}\n");
+  const std::string plain = "preprocess --tokenizer-type bytes --text --input " + commands.at("lines") +
+                            " --output-prefix " + commands.at("q");
+  CHECK(commands.done(plain + " --separator=---") ==
+        commands.at("q_text_document") + ": 1 documents, 14 tokens, 14 bytes of text\n" + commands.at("lines") +
+            " looks like JSON lines, and was taken as plain text: without --text it is read as such\n" +
+            "--separator: no line is it, so that each file is one document\n");
   const std::string made = commands.done(text + " --invalid replace");
   CHECK_THAT(made, ContainsSubstring("p_text_document: 2 documents, ") &&
                        ContainsSubstring("replaced by U+FFFD because it was not UTF-8: 1 times\n"));
@@ -330,17 +337,18 @@ TEST_CASE("text commands: data info says what a text is, and names the command f
   testing::write_text(text, "Once upon a time\nétait\n");
   const std::string train = "a language model is trained on it by: isobar train --config shakespeare --data ",
                     make = "token files are made of it by: isobar data preprocess --input ";
-  CHECK(commands.done("info " + text) == text + ": text in UTF-8, 24 bytes\n" + train + text + "\n" + make + text +
-                                             " --text --tokenizer-type bytes --output-prefix P\n");
+  CHECK(commands.done("info " + text) ==
+        text + ": text in UTF-8, 24 bytes\n" + train + text + "\n" + make + text +
+            " --text --separator \"\" --tokenizer-type bytes --append-eod --output-prefix P\n");
   testing::write_text(lines, "\n{\"text\": \"a\"}\n");
   CHECK(commands.done("info " + lines) ==
         lines + ": JSON lines, 15 bytes\ntoken files are made of its texts by: isobar data preprocess --input " +
-            lines + " --tokenizer-type bytes --output-prefix P\n");
+            lines + " --tokenizer-type bytes --append-eod --output-prefix P\n");
   const std::string packed = testing::gzipped("a text"), gz = commands.at("mine.gz");
   testing::write_text(gz, packed);
-  CHECK(commands.done("info " + gz) == gz + ": text in UTF-8, compressed, " + std::to_string(packed.size()) +
-                                           " bytes\n" + make + gz +
-                                           " --text --tokenizer-type bytes --output-prefix P\n");
+  CHECK(commands.done("info " + gz) ==
+        gz + ": text in UTF-8, compressed, " + std::to_string(packed.size()) + " bytes\n" + make + gz +
+            " --text --separator \"\" --tokenizer-type bytes --append-eod --output-prefix P\n");
   testing::write_text(commands.at("none"), "");
   CHECK(commands.done("info " + commands.at("none")) == commands.at("none") + ": the file is empty\n");
   // A code point, and a line of JSON, that what is looked at ends within.
@@ -353,10 +361,15 @@ TEST_CASE("text commands: data info says what a text is, and names the command f
   testing::write_text(lines, "{begins as JSON}\n");
   CHECK_THAT(commands.done("info " + lines), ContainsSubstring(": text in UTF-8, "));
   CHECK(commands.refused("info --check " + text) == "isobar: --check is for fields, and " + text + " is a text\n");
-  for (const char* other : {"a\xff", "a\x01", "\x7f", "a\xc3"}) {
+  for (const char* other : {"a\x01", "\x7f", "\xff\x01"}) {
     testing::write_text(text, other);
     CHECK_THAT(commands.refused("info " + text), ContainsSubstring("HDF5"));
   }
+  testing::write_text(text, "ab\nc\xff\n");
+  CHECK(commands.refused("info " + text) ==
+        "isobar: " + text +
+            ", line 2, byte 2 is not UTF-8: a text must be; isobar data preprocess --invalid replace takes it as it "
+            "is\n");
 
   testing::write_text(lines, "{\"text\": \"abc\", \"t\": \"d\"}\n");
   commands.done("preprocess --tokenizer-type bytes --json-keys text t --input " + lines + " --output-prefix " + prefix);

@@ -851,7 +851,7 @@ TEST_CASE("a finished run is one whose summary is of its last checkpoint, at or 
   check_done(isobar_command(here, here.train("run")));
   const Outcome shorter = isobar_command(here, here.train("run", "--resume --num_iters 6"));
   check_done(shorter);
-  CHECK_THAT(shorter.out, ContainsSubstring("is finished"));
+  CHECK_THAT(shorter.out, ContainsSubstring("is finished, after 14 iterations; --set num_iters=N makes it longer\n"));
 
   const std::string early = read_file(here / "run/summary.json");
   check_done(isobar_command(here, here.train("run", "--resume --num_iters 16")));

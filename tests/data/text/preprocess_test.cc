@@ -151,6 +151,29 @@ TEST_CASE("preprocess: between two separators lies an empty document, which is l
   CHECK(cut("a\n\n \n\n\n", "", 1) == Texts{"a", " "});
 }
 
+TEST_CASE("preprocess: a separator that no line is, and JSON lines taken as plain text, are told") {
+  Corpus corpus;
+  const auto report_on = [&](const std::string& contents, std::optional<std::string> separator) {
+    corpus.input(contents, "in.txt");
+    corpus.options.input.format = TextFormat::plain;
+    corpus.options.input.separator = std::move(separator);
+    return corpus.run();
+  };
+  CHECK_FALSE(report_on("a\nb\n", "--").is_separated);
+  CHECK(report_on("a\nb\n", std::nullopt).is_separated);
+  CHECK(report_on("a\n--\nb\n", "--").is_separated);
+  CHECK(report_on("a\nb\n", "--").like_json.empty());
+  CHECK(report_on("{\"text\": \"a\"}\n", std::nullopt).like_json == Texts{corpus.options.input.paths[0]});
+  for (const char* first : {"a\nb\n", "a\n--\nb\n"}) {  // of several files the separator may divide one
+    corpus.input(first, "in.txt");
+    corpus.add_input("c\n");
+    corpus.options.input.separator = "--";
+    CHECK(corpus.run().is_separated == (std::string_view(first).find("--") != std::string_view::npos));
+  }
+  corpus.options.input = {.paths = {corpus.input("{\"text\": \"a\"}\n")}};
+  CHECK(corpus.run().like_json.empty());
+}
+
 TEST_CASE("text files: a block has a bounded number of documents, be they empty") {
   const testing::TemporaryFolder folder;
   testing::write_text(folder / "in", std::string(3 << 20, '\n'));

@@ -496,7 +496,8 @@ TEST_CASE("text data: the sets of a split, of paths of their own, of a blend, an
   CHECK(open_text_data(options).order != "1 epoch and one apart, 1 epoch");
   options.samples[0] = 167;
   options.data_path = {a, other};
-  CHECK_THROWS_WITH(sets(), other + " was made by another tokenizer: its bytes 2, the run's 1");
+  CHECK_THROWS_WITH(sets(), other + " was made by another tokenizer: its bytes 2, the run's 1; config key tokenizer " +
+                                "and the files that it needs select the run's");
   options.data_path = {};
   CHECK_THROWS_WITH(sets(), "text needs one of: data_path, paths of each set, mock data; 0 are given");
   options.paths = {{{a}, {b}, {}}};

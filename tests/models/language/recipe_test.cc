@@ -127,13 +127,29 @@ TEST_CASE("language recipe: a validation takes eval_iters batches of a text, its
   CHECK(judged(DataSplit::train, "eval_iters=2")->note().find("eval_iters") == std::string::npos);
 }
 
+TEST_CASE("language recipe: a text that looks like JSON lines is read as it is, and a line says so") {
+  const Texts texts;
+  const auto told = [&](const std::string& contents) {
+    texts.write("a.txt", contents);
+    RunConfig config = texts.config({});
+    return config.recipe->open(config.origins, {.global_batch_size = 2})->sentences().back();
+  };
+  CHECK(
+      told("{\"text\": \"" + forty_characters() + "\"}\n") ==
+      texts.file("a.txt") +
+          " looks like JSON lines, and is read as plain text: isobar data preprocess makes token files of their texts");
+  CHECK(told("{" + forty_characters()).starts_with("from the data: "));
+}
+
 TEST_CASE("language recipe: texts that cannot be trained on are refused, with the place") {
   const Texts texts;
   CHECK(texts.refusal().find("a.txt") != std::string::npos);
   texts.write("a.txt", "");
   CHECK(texts.refusal() == texts.file("a.txt") + ": the file is empty");
   texts.write("a.txt", "ab\nc\xff");
-  CHECK(texts.refusal() == texts.file("a.txt") + ": byte 5 (in line 2) is not UTF-8");
+  CHECK(texts.refusal() ==
+        texts.file("a.txt") +
+            ": byte 5 (in line 2) is not UTF-8; isobar data preprocess --invalid replace takes such a text");
   texts.write("a.txt", "abcabc");
   CHECK(texts.refusal() ==
         texts.file("a.txt") + ": a text of 5 tokens is too short to train on windows of 4; it needs twice as many");

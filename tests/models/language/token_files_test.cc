@@ -241,7 +241,8 @@ TEST_CASE("token files: what contradicts itself or the files is refused") {
   const std::string a = files.write("a", 20, 6), other = files.write("other", 20, 6, "0123456789abcdef");
   CHECK(files.refusal({assigned("data_path", other)}) ==
         other + " was made by another tokenizer: its bytes 0123456789abcdef, the run's " +
-            fingerprint_text(ByteTokenizer().fingerprint()));
+            fingerprint_text(ByteTokenizer().fingerprint()) +
+            "; config key tokenizer and the files that it needs select the run's");
   CHECK_THAT(files.refusal({assigned("data_path", a), "positions=3"}),
              ContainsSubstring("must be at most positions (3), not 4"));
   CHECK_THAT(files.refusal({assigned("data_path", a), assigned("train_token_path", a)}),
@@ -258,7 +259,8 @@ TEST_CASE("token files: what contradicts itself or the files is refused") {
   CHECK_THAT(files.refusal({assigned("data_path", a), assigned("valid_text_path", "v.txt")}),
              ContainsSubstring("valid_text_path in --set means nothing to token files"));
   CHECK_THAT(files.refusal({assigned("data_path", a), "tokenizer=characters"}),
-             ContainsSubstring("characters needs tokenizer_model to read token files"));
+             ContainsSubstring("characters needs tokenizer_model to read token files, the table that data preprocess "
+                               "made beside them; files of another tokenizer need its name"));
   CHECK_THAT(files.refusal({"eod_mask_loss=true"}), ContainsSubstring("needs token files"));
   CHECK_THAT(files.refusal({assigned("data_path", files.file("none"))}), ContainsSubstring("none.idx"));
   CHECK_THAT(files.refusal({"data_path=[1,\"" + a + "\",\"" + a + "\"]"}),
@@ -398,6 +400,10 @@ TEST_CASE("token files: --data names one by its prefix or its files, and a text 
   CHECK(config.recipe->paths_in(files.file("t.idx"))[0].second == files.file("t"));
   CHECK(testing::error_of([&] { config.recipe->paths_in(files.file("none.bin")); }) ==
         "--data " + files.file("none.bin") + " does not exist");
+  files.write("mine_text_document", 5, 6);
+  CHECK(testing::error_of([&] { config.recipe->paths_in(files.file("mine")); }) ==
+        "--data " + files.file("mine") +
+            " does not exist; token files of this prefix: " + files.file("mine_text_document"));
   const std::string folder = files.file("");
   CHECK(testing::error_of([&] { config.recipe->paths_in(folder); }) ==
         "--data " + folder + " is a folder; a language model is trained on a file of text, or on a token file");

@@ -30,7 +30,6 @@
 #include "data/text/describe_text.h"
 #include "data/text/token_file.h"
 #include "data/text/token_tools.h"
-#include "engine/files/folders.h"
 #include "engine/files/huggingface_folder.h"
 #include "kernels/common/check.h"
 #include "kernels/common/comma_list.h"

@@ -201,7 +201,8 @@ TrainingRun::End train_from(const TrainFlags& o, const Communicator& processes) 
     if (folder) CheckpointStore(path, config.run.keep_checkpoints).remove_old(found.checkpoint->step);
     std::cout << "the run in " << path.string() << " is finished";
     if (!config.schedule.num_epochs)
-      std::cout << ", after " << found.summed_up << " iterations; --set num_iters=N makes it longer";
+      std::cout << ", after " << found.summed_up << " iterations; "
+                << (o.megatron ? "--train-iters N" : "--set num_iters=N") << " makes it longer";
     std::cout << std::endl;
     return TrainingRun::End::finished;
   };

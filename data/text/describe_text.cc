@@ -43,13 +43,14 @@ bool begins_as_text(const std::string& path, std::string_view text) {
   const std::optional<std::size_t> invalid = first_invalid_byte(text);
   const bool is_cut = text.size() == kLookedAt && invalid && *invalid + kMaxCodePoint > text.size();
   if (!invalid || is_cut) return true;
-  const std::string_view before = text.substr(0, *invalid);
-  throw_error(path, ", line ", 1 + std::ranges::count(before, '\n'), ", byte ", *invalid - (before.rfind('\n') + 1) + 1,
-              " is not UTF-8: a text must be; isobar data preprocess --invalid replace takes it as it is");
+  throw_error(path, ", ", place_by_line(text, *invalid),
+              " is not UTF-8: a text must be; isobar data preprocess --invalid replace takes such a text");
 }
 
-// Whether the first line that is not empty is a JSON object, or begins as one that goes on behind what was looked at.
+}  // namespace
+
 bool begins_as_json_lines(std::string_view text) {
+  text = text.substr(0, kLookedAt);
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos || text[begin] != '{') return false;
   const std::size_t end = text.find('\n', begin);
@@ -57,8 +58,6 @@ bool begins_as_json_lines(std::string_view text) {
   const auto line = parse_json_if_valid<nlohmann::json>(text.substr(begin, end - begin), "the first line");
   return line && line->is_object();
 }
-
-}  // namespace
 
 std::optional<std::string> describe_text(const std::string& path) {
   const std::string begin = beginning_of(path);
@@ -75,7 +74,7 @@ std::optional<std::string> describe_text(const std::string& path) {
                        " --output-prefix P\n");
 }
 
-bool looks_like_json_lines(const std::string& path) {
+bool holds_json_lines(const std::string& path) {
   return begins_as_json_lines(beginning_of(path));
 }
 

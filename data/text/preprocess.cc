@@ -28,10 +28,7 @@ std::vector<std::string> texts_of_document(const RawBlock& block, const RawDocum
   std::string_view raw = block.of(document);
   std::string valid;
   if (const std::optional<std::size_t> bad = first_invalid_byte(raw)) {
-    const std::string_view before = raw.substr(0, *bad);
-    const std::size_t line_begin = before.rfind('\n') + 1;
-    ISOBAR_CHECK(options.invalid == InvalidText::replaced, block.path, ", line ",
-                 document.line + std::ranges::count(before, '\n'), ", byte ", *bad - line_begin + 1,
+    ISOBAR_CHECK(options.invalid == InvalidText::replaced, block.path, ", ", place_by_line(raw, *bad, document.line),
                  " is not UTF-8 (--invalid replace puts U+FFFD there)");
     valid = with_invalid_replaced(raw, replaced);
     raw = valid;
@@ -275,7 +272,7 @@ PreprocessReport preprocess(const PreprocessOptions& options, const std::functio
     if (!with_text.contains(path)) report.files_without_text.push_back(path);
   report.is_separated = !options.input.separator || documents > std::ssize(options.input.paths);
   for (const std::string& path : options.input.paths)
-    if (options.input.format == TextFormat::plain && looks_like_json_lines(path)) report.like_json.push_back(path);
+    if (options.input.format == TextFormat::plain && holds_json_lines(path)) report.like_json.push_back(path);
   if (!table.empty()) write_file_atomically(options.output_prefix + "_characters.json", table);
   for (const auto& output : outputs) {
     output->writer.finish(output->facts);

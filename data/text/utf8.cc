@@ -1,6 +1,9 @@
 #include "data/text/utf8.h"
 
+#include <algorithm>
 #include <cstring>
+
+#include "kernels/common/check.h"
 
 namespace isobar {
 namespace {
@@ -40,6 +43,12 @@ std::optional<std::size_t> first_invalid_byte(std::string_view text) {
     at += next.bytes;
   }
   return std::nullopt;
+}
+
+std::string place_by_line(std::string_view text, std::size_t at, std::int64_t first_line) {
+  const std::string_view before = text.substr(0, at);
+  const std::size_t line_begin = before.rfind('\n') + 1;
+  return concat("line ", first_line + std::ranges::count(before, '\n'), ", byte ", at - line_begin + 1);
 }
 
 std::string with_invalid_replaced(std::string_view text, std::int64_t& replaced) {

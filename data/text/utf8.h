@@ -40,6 +40,9 @@ inline CodePoint code_point_at(std::string_view text, std::size_t at) {
 // The place of the first byte that is not part of UTF-8; none if all is.
 std::optional<std::size_t> first_invalid_byte(std::string_view text);
 
+// "line 4, byte 3" of text[at], both from 1; the text begins in line first_line.
+std::string place_by_line(std::string_view text, std::size_t at, std::int64_t first_line = 1);
+
 // The text with U+FFFD in place of what is not UTF-8: one for each longest beginning of a code point, as Unicode
 // recommends (16.0, section 3.9) and Python does. `replaced` is increased by their number.
 std::string with_invalid_replaced(std::string_view text, std::int64_t& replaced);

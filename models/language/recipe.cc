@@ -214,7 +214,7 @@ std::unique_ptr<OpenedRecipe> LanguageRecipe::open(KeyOrigins& origins, const Op
   std::vector<std::string> sentences;
   if (const std::string filled = fill(*tokenizer, origins); !filled.empty())
     sentences.push_back("from the data: " + filled);
-  if (!text.reads_documents() && looks_like_json_lines(text.text_path))
+  if (!text.reads_documents() && begins_as_json_lines(whole))
     sentences.push_back(text.text_path +
                         " looks like JSON lines, and is read as plain text: isobar data preprocess makes token files "
                         "of their texts");

@@ -368,8 +368,8 @@ TEST_CASE("text commands: data info says what a text is, and names the command f
   testing::write_text(text, "ab\nc\xff\n");
   CHECK(commands.refused("info " + text) ==
         "isobar: " + text +
-            ", line 2, byte 2 is not UTF-8: a text must be; isobar data preprocess --invalid replace takes it as it "
-            "is\n");
+            ", line 2, byte 2 is not UTF-8: a text must be; isobar data preprocess --invalid replace takes such a "
+            "text\n");
 
   testing::write_text(lines, "{\"text\": \"abc\", \"t\": \"d\"}\n");
   commands.done("preprocess --tokenizer-type bytes --json-keys text t --input " + lines + " --output-prefix " + prefix);

@@ -89,7 +89,7 @@ TEST_CASE("a described text: what it is good for, of each kind") {
        {std::pair("\xe9t\xe9", ", line 1, byte 1"), {"a\nb\n\ncd\xff", ", line 4, byte 3"}})
     CHECK_THROWS_WITH(told(contents), path + place +
                                           " is not UTF-8: a text must be; isobar data preprocess --invalid replace "
-                                          "takes it as it is");
+                                          "takes such a text");
   CHECK(told("a\xff\x01") == "none");  // another format's, not a text's
   CHECK(told("\x89HDF\r\n") == "none");
 }
